@@ -9,10 +9,12 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import time
 import warnings
 import webbrowser
 from contextlib import closing
+from pathlib import Path
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # the UI shows progress
@@ -22,6 +24,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from backend.runtime.settings import Settings, overrides, read_settings
 from server.starting_page import StartingPage
+from store.data_folder import restrict_access, temporary_folder
 from store.errors import KVScopeError
 from store.lock import FolderLock
 
@@ -31,6 +34,7 @@ SAMPLE_QUESTIONS = {
     "What is the name of the second electric boat that Harbour Line has ordered?": "season-report.html",
 }
 POLL_S = 0.2  # between two looks for a signal
+CLEAN_S = 600.0  # from one deletion of old temporary files to the next
 log = logging.getLogger("kvscope")
 
 
@@ -40,20 +44,22 @@ def main() -> int:
     for noisy in ("httpx", "httpcore", "sentence_transformers", "chromadb", "filelock"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # from its own calls
+    os.umask(0o077)  # only this user may read what is created
     try:
         settings = read_settings()
         if settings.has_command:
             from backend.runtime.commands import run_command
 
             return run_command(settings)
-        with closing(FolderLock(settings.data)):
-            return _serve(settings)
+        with closing(FolderLock(settings.data)), temporary_folder(settings.data) as temporary:
+            restrict_access(settings.data)
+            return _serve(settings, temporary)
     except KVScopeError as error:
         log.error("%s", error)
         return 1
 
 
-def _serve(settings: Settings) -> int:
+def _serve(settings: Settings, temporary: Path) -> int:
     try:
         starting = StartingPage(settings.host, settings.port)
     except OSError as error:
@@ -63,10 +69,13 @@ def _serve(settings: Settings) -> int:
         log.info("KVScope is starting on %s; loading its libraries takes a few seconds", url)
         if settings.open_browser:
             webbrowser.open(url)
+        tempfile.tempdir = str(temporary.absolute())
+        os.environ["GRADIO_TEMP_DIR"] = str(temporary.absolute() / "gradio")  # apart: it copies files from elsewhere
         gc.disable()  # a fifth of the time of importing: what is imported stays
         from backend.local import LocalBackend
         from server.routes import app_kwargs
         from ui.layout import App, launch_options
+        from ui.upload_files import delete_old
 
         gc.freeze()
         gc.enable()
@@ -82,12 +91,15 @@ def _serve(settings: Settings) -> int:
             show_error=True,
             quiet=True,
             prevent_thread_lock=True,
-            app_kwargs=app_kwargs(backend, settings.host),
-            **launch_options(),
+            **launch_options(app_kwargs(backend, settings.host)),
         )
         backend.start()  # after launch: loading would slow down the server's start beyond Gradio's timeout
         log.info("Open %s in a browser; press Ctrl+C to quit", page.local_url)
+        next_cleaning = 0.0
         while not signals:
+            if time.monotonic() > next_cleaning:
+                delete_old(temporary)
+                next_cleaning = time.monotonic() + CLEAN_S
             time.sleep(POLL_S)
         log.info("Closing")
     except OSError as error:

@@ -17,6 +17,14 @@ from engine.request import Request
 from store.lock import FolderLock
 
 
+@pytest.fixture(autouse=True)
+def _same_umask():
+    """Undo what `main` changes in this process."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
 def test_a_port_in_use_is_reported_before_the_libraries_are_loaded(tmp_path, monkeypatch, caplog):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

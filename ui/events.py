@@ -8,9 +8,11 @@ from typing import Any, TypeVar
 import gradio as gr
 
 from backend.interface.backend import MAX_CONCURRENT_REQUESTS
+from backend.interface.library import SessionEvent
 
 MODEL_QUEUE: dict[str, Any] = {"concurrency_id": "model", "concurrency_limit": MAX_CONCURRENT_REQUESTS}
-INGEST_QUEUE: dict[str, Any] = {"concurrency_id": "library", "concurrency_limit": 1}  # adding and re-indexing
+MAX_INGESTIONS = 128  # including waiting ones, each of which has a thread; the backend decides which are next
+INGEST_QUEUE: dict[str, Any] = {"concurrency_id": "library", "concurrency_limit": MAX_INGESTIONS}
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 INSTANT: dict[str, Any] = {"queue": False, **QUIET}
 # Gradio's default trigger mode, "once", drops an event while the browser still handles the listener's previous one.
@@ -34,7 +36,7 @@ class SessionTasks:
 
     def start(self, session: str) -> Event | None:
         """Mark the session as busy and return its cancel Event; None, and nothing changes, if it already is busy."""
-        event = Event()
+        event = SessionEvent(session)
         with self._lock:
             return event if self._events.setdefault(session, event) is event else None
 

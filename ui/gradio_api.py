@@ -1,10 +1,8 @@
 """Endpoints for programs that use gradio_client: plain arguments in, JSON out, under stable names."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import gradio as gr
@@ -15,7 +13,9 @@ from engine.errors import BadRequest
 from engine.method import default_method
 from engine.request import ChatTurn, Request
 from store.types import Document
+from ui.cancellation import cancellable
 from ui.events import INGEST_QUEUE, MODEL_QUEUE, coalesce
+from ui.upload_files import in_use
 
 
 def build(backend: Backend) -> None:
@@ -45,7 +45,7 @@ def build(backend: Backend) -> None:
         or longer, the `draft` of the result is an answer by direct reuse, and its status says whether the answer
         equals it.
         """
-        with _call() as cancel:
+        with cancellable() as cancel:
             request = Request(
                 question,
                 method or default_method(backend.methods()).name,
@@ -68,7 +68,7 @@ def build(backend: Backend) -> None:
         Attention is summed into at most 256 columns. KL (in nats) and Jaccard similarity at `ratio` are relative to
         the main model's last layer. Runs a full prefill. `documents` as in ask.
         """
-        with _call() as cancel:
+        with cancellable() as cancel:
             request = Request(question, recompute_ratio=ratio, passages=passages, documents=_tuple(documents))
             *_, last = backend.inspect(request, cancel)
             if last.inspection is None:
@@ -89,7 +89,7 @@ def build(backend: Backend) -> None:
         Times are in ms, KL in nats, sizes in bytes; `ratios` are in [0, 1]. Each method is timed `repeats` times.
         `documents` as in ask.
         """
-        with _call() as cancel:
+        with cancellable() as cancel:
             defaults = CompareRequest(question)
             request = CompareRequest(
                 question,
@@ -108,15 +108,15 @@ def build(backend: Backend) -> None:
         return [method.as_dict() for method in backend.methods()]
 
     def add_document(file: dict[str, Any] | None) -> list[dict]:
-        """Add one uploaded file (`gradio_client.handle_file(path)`) and return the result for each file."""
+        """Add one uploaded file (`gradio_client.handle_file(path)`) and return the result for each file.
+
+        If the call is cancelled, or takes longer than the limit for one document, nothing is added.
+        """
         if not file:
             raise BadRequest("Give a file: handle_file(path).")
         path = Path(file["path"])
-        try:
-            with _call() as cancel:
-                *_, results = backend.ingest([(path, file.get("orig_name") or path.name)], cancel)
-        finally:
-            path.unlink(missing_ok=True)
+        with cancellable() as cancel, in_use([path]):
+            *_, results = backend.ingest([(path, file.get("orig_name") or path.name)], cancel)
         return [asdict(result) for result in results]
 
     def list_documents() -> list[dict]:
@@ -134,7 +134,7 @@ def build(backend: Backend) -> None:
 
     def reindex_document(document_id: str) -> list[dict]:
         """Re-chunk, embed and prefill a document with the current settings, and return the result."""
-        with _call() as cancel:
+        with cancellable() as cancel:
             *_, results = backend.library.reindex([document_id], cancel)
         return [asdict(result) for result in results]
 
@@ -151,16 +151,6 @@ def build(backend: Backend) -> None:
     results = gr.JSON(visible=False)
     upload = gr.Button(visible=False).click
     upload(add_document, file, results, preprocess=False, api_name="add_document", **INGEST_QUEUE)
-
-
-@contextmanager
-def _call() -> Iterator[Event]:
-    """Yield the cancel event of one call, and set it when the call ends."""
-    cancel = Event()
-    try:
-        yield cancel
-    finally:
-        cancel.set()
 
 
 def _document_json(document: Document) -> dict[str, Any]:

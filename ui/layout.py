@@ -4,13 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import gradio as gr
+from starlette.middleware import Middleware
 
 from assets import ASSETS
 from backend.interface.backend import Backend
 from ui import gradio_api
 from ui.blocks import Blocks
+from ui.cancellation import CancelRoute
 from ui.components.document_sidebar import DocumentSidebar
-from ui.events import session_of
+from ui.events import MAX_INGESTIONS, session_of
 from ui.html import tag
 from ui.pages.ask.page import Ask
 from ui.pages.cache.page import Cache
@@ -19,6 +21,7 @@ from ui.pages.inspect.page import Inspect
 from ui.pages.library.page import Library
 from ui.pages.settings.page import Settings
 
+_OTHER_THREADS = 40  # Gradio's default
 _OPENS = {"data_opens": "kv-documents-open", "aria_expanded": "false", "aria_controls": "documents"}
 _TOGGLE = tag("button", "Documents", type="button", id="documents-toggle", **_OPENS)  # for phones
 # Shades from 50 to 950.
@@ -60,7 +63,7 @@ class App:
         self.compare = Compare(backend, samples or {})
         self.cache = Cache(backend)
         self.settings = Settings(backend)
-        self.blocks = Blocks(title="KVScope", fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400))
+        self.blocks = Blocks(title="KVScope", fill_width=True, analytics_enabled=False)
         with self.blocks:
             gradio_api.build(backend)  # first, so that no page event takes one of its endpoint names
             with gr.Row(elem_id="shell", equal_height=False):
@@ -103,11 +106,17 @@ class App:
         self.blocks.unload(self.close_session)
 
 
-def launch_options() -> dict[str, Any]:
-    """Return the arguments of `launch` except host and port: theme, styles, scripts, no telemetry."""
+def launch_options(app_kwargs: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the arguments of `launch` except host and port: theme, styles, scripts, no telemetry.
+
+    app_kwargs  those of `server.routes.app_kwargs`
+    """
     styles = sorted((ASSETS / "styles").glob("*.css"), key=lambda path: (path.name != "base.css", path))
     scripts = [path.read_text(encoding="utf-8") for path in sorted((ASSETS / "scripts").glob("*.js"))]
+    app_kwargs = app_kwargs or {}
     return {
+        "app_kwargs": {**app_kwargs, "middleware": [*app_kwargs.get("middleware", ()), Middleware(CancelRoute)]},
+        "max_threads": _OTHER_THREADS + MAX_INGESTIONS,
         "theme": _theme(),
         "css_paths": styles,
         "head": f"<script>{''.join(scripts)}</script>",

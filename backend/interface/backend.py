@@ -53,7 +53,11 @@ class Backend(Protocol):
     def documents(self) -> list[Document]: ...  # newest first; empty until the library is open
 
     def ingest(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
-        """Add files, given as path and display name, one after the other; yield the progress of every file."""
+        """Add files, given as path and display name, one after the other; yield the progress of every file.
+
+        Several calls and re-indexing run at the same time, step by step in turn. Those of the session with the fewest
+        documents running are next, if `cancel` is a SessionEvent.
+        """
 
     def export(self, target: IO[bytes]) -> None:
         """Write all documents and the settings to a zip file, see `store.catalog.transfer`."""

@@ -108,6 +108,8 @@ class Settings(BaseSettings):
     """maximum tokens per chunk (the CacheClip paper: 1000)"""
     chunk_overlap: int = Field(50, ge=0)
     """maximum tokens shared by neighbouring chunks"""
+    ingest_timeout_minutes: float = Field(60.0, gt=0)
+    """minutes after which a document that is still being added or re-indexed is given up; inf for no limit"""
     clear_cache: bool = False
     """delete all chunk KV, report its size, and exit"""
     export_file: Path | None = None

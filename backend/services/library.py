@@ -1,17 +1,18 @@
 """Implementation of the Library page's interface: adding, re-indexing and deleting documents, and their KV usage."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Event
-from time import monotonic
+from time import monotonic, sleep
 
 from assets import ASSETS
 from backend.interface.backend import Status
-from backend.interface.library import DocumentUsage, IngestProgress, Passage
+from backend.interface.library import DocumentUsage, IngestProgress, Passage, SessionEvent
+from backend.runtime.ingest_queue import IngestQueue, TimeLimit
 from backend.runtime.loader import Runtime, RuntimeLoader
 from backend.runtime.tasks import MAX_WAIT_S, TaskRegistry
 from backend.services.cache import ChunkOwners, DocumentKeys
@@ -24,6 +25,7 @@ SAMPLES = ASSETS / "samples"
 MAX_NAMES = 3  # file names in a message
 UNCHANGED = "The document is unchanged."
 _FINISHED_STAGES = ("prefilled", "done", "failed")  # the file is searchable, or never will be
+_SAME_FILE_POLL_S = 0.5
 IndexSteps = Callable[[Runtime, int], Iterator[Progress]]  # puts the document at an index into the library
 log = logging.getLogger("kvscope")
 
@@ -33,6 +35,7 @@ class LocalLibraryService:
     loader: RuntimeLoader
     tasks: TaskRegistry
     chunk_owners: ChunkOwners
+    _queue: IngestQueue = field(default_factory=IngestQueue)
     _adding: dict[int, list[IngestProgress]] = field(default_factory=dict)  # by the list's id
 
     def list_with_usage(self) -> list[DocumentUsage]:
@@ -140,6 +143,7 @@ class LocalLibraryService:
         """Index documents one after the other, yielding all states; `failure_note` is added to error messages."""
         with self.tasks.track(cancel):
             runtime = self.loader.ready()
+            yield list(states)
             for i, state in enumerate(states):
                 steps = partial(start, runtime, i)
                 for states[i] in self._index_document(runtime, state.name, steps, cancel, failure_note):
@@ -153,16 +157,17 @@ class LocalLibraryService:
         def failed(message: str) -> IngestProgress:
             return IngestProgress(name, "failed", 0, 1, f"{message} {failure_note}".strip())
 
+        minutes = self.loader.settings.ingest_timeout_minutes
+        session = cancel.session if isinstance(cancel, SessionEvent) else ""
         stage, document, warning = "waiting", None, ""
+        slot = ExitStack()
         try:
-            if cancel.is_set():
-                raise Cancelled
-            for step in start():  # a failure closes the iterator, which rolls back, before it is reported
-                stage, document, warning = step.stage, step.document, step.warning or warning
-                yield IngestProgress(name, stage, step.done, step.total, warning)
-                with self.tasks.between_questions(cancel) if stage == "embedded" else nullcontext():
-                    if cancel.is_set():
-                        raise Cancelled
+            slot.enter_context(self._queue.slot(session, cancel))
+            limit = TimeLimit(cancel, 60 * minutes)
+            with closing(_until_claimed(start)) as steps:  # closing rolls back; only then a failure is reported
+                while step := self._next_step(steps, stage, limit):
+                    stage, document, warning = step.stage, step.document, step.warning or warning
+                    yield IngestProgress(name, stage, step.done, step.total, warning)
             chunks = runtime.library.chunks(document.id) if document else []
             stage = "prefilled"
             for done, chunk in enumerate(chunks):
@@ -170,23 +175,42 @@ class LocalLibraryService:
                     break  # more KV would evict other chunks, or the document was deleted
                 runtime.tiers.wait_for_space()
                 yield IngestProgress(name, stage, done, len(chunks), warning)
-                self._warm(runtime, chunk.passage, cancel)
+                with self._queue.turn(limit):
+                    self._warm(runtime, chunk.passage, limit)
                 if not runtime.library.chunks_by_id([chunk.id]):
                     runtime.engine.passages.delete(chunk.passage)
             if runtime.blobs is not None and runtime.tiers.disk_error:
                 warning = "The disk cache is full; new KV stays in memory and is lost on restart. Free some disk space."
             yield IngestProgress(name, "done", len(chunks), len(chunks), warning)
         except Cancelled:
+            is_late = not cancel.is_set()
+            stopped = f"Stopped after {minutes:g} minutes, the limit for one document." if is_late else "Stopped."
             if document:
-                message = "Stopped. The document was added; its KV is computed when a question needs it."
+                message = f"{stopped} The document was added; its KV is computed when a question needs it."
                 yield IngestProgress(name, "done", 0, 1, message)
+            elif is_late:
+                yield failed(f"{stopped} Split the file, or restart with a larger --ingest-timeout-minutes.")
             else:
-                yield failed("Stopped. The settings were changed; try again." if self.tasks.is_draining else "Stopped.")
+                yield failed(f"{stopped} The settings were changed; try again." if self.tasks.is_draining else stopped)
         except KVScopeError as error:
             yield failed(str(error))
         except Exception as error:
             log.exception("%r failed after the stage %r", name, stage)
             yield failed(f"Something went wrong ({type(error).__name__}). See the log for details.")
+        finally:
+            slot.close()
+
+    def _next_step(self, steps: Iterator[Progress], stage: str, cancel: Event) -> Progress | None:
+        """Return the step that follows one of this stage; None after the last. Raises Cancelled.
+
+        A file is read by a process of its own, and waiting for it takes no turn.
+        """
+        is_reading = stage in ("waiting", "parsed")
+        with nullcontext() if is_reading else self._queue.turn(cancel):
+            with self.tasks.between_questions(cancel) if stage == "embedded" else nullcontext():
+                if cancel.is_set():
+                    raise Cancelled
+            return next(steps, None)
 
     def _warm(self, runtime: Runtime, passage: str, cancel: Event) -> None:
         """Compute and cache a passage's KV, again from the start if a question interrupts. Raises Cancelled.
@@ -201,6 +225,18 @@ class LocalLibraryService:
             if cancel.is_set():
                 raise Cancelled
             interrupted = interrupted or monotonic()
+
+
+def _until_claimed(start: Callable[[], Iterator[Progress]]) -> Generator[Progress, None, None]:
+    """Yield the steps; start them again while another session adds the same file: it may be cancelled."""
+    document = None
+    while document is None:
+        for step in start():
+            document = step.document
+            if step.stage == "indexed" and document is None:
+                sleep(_SAME_FILE_POLL_S)
+                step = Progress("waiting", 0, 1)
+            yield step
 
 
 def _flatten(keys: DocumentKeys) -> list[str]:

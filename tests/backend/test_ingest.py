@@ -1,12 +1,17 @@
 """Ingest, and questions asked during it."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from threading import Event
+from threading import Event, Thread
+from time import sleep
 
+from backend.interface.library import SessionEvent
+from backend.services import library as service
 from engine.errors import Cancelled
 from engine.passages import PassageCache
 from engine.request import Request
 from tests.support.doubles import TEXTS, last
+from tests.support.fakes import WordEmbedder
 from tests.support.files import pdf
 
 ASK = Request("When does the Old Kestrel sail?", max_new_tokens=2)
@@ -98,3 +103,86 @@ def test_a_question_interrupts_the_prefill_of_an_added_passage_which_is_then_rep
     assert [(state.stage, state.message) for state in states] == [("done", "")]
     assert len(texts) == 2 and texts[0] == texts[1]
     assert sum(tier.size_bytes for tier in backend.tier_usage()) > 0
+
+
+def write(path, num_sentences):
+    path.write_text(" ".join(f"Ferry {number} sails to Port Arden at noon." for number in range(num_sentences)))
+    return path
+
+
+def add(backend, file, session):
+    *_, (state,) = backend.ingest([(file, file.name)], SessionEvent(session))
+    return state.stage, state.message
+
+
+def assert_nothing_is_pending(backend, *names):
+    """These documents are all there is, in every index."""
+    library = backend.loader.runtime.engine.finder
+    assert {document.name for document in backend.documents()} == set(names)
+    assert library._catalog.pending_owners() == [] and not library._claimed
+    assert library._vectors.segment_counts() == dict(library._catalog.segment_counts().values())
+
+
+def test_a_small_document_overtakes_a_large_one_and_a_cancelled_one_leaves_both(start, tmp_path, monkeypatch):
+    embed = WordEmbedder.embed
+    monkeypatch.setattr(WordEmbedder, "embed", lambda self, texts: sleep(0.02) or embed(self, texts))
+    backend, finished, embedding, cancel = (
+        start(chunk_size=64, chunk_overlap=0),
+        [],
+        [Event(), Event()],
+        SessionEvent("two"),
+    )
+
+    def add_large(name, number, cancel):
+        file = write(tmp_path / name, 60 + number)
+        for (state,) in backend.ingest([(file, name)], cancel):
+            if state.stage == "embedded":
+                embedding[number].set()
+        finished.append((name, state.stage, state.message))
+
+    arguments = [("large.txt", 0, SessionEvent("one")), ("cancelled.txt", 1, cancel)]
+    threads = [Thread(target=add_large, args=each, daemon=True) for each in arguments]
+    for thread, event in zip(threads, embedding, strict=True):
+        thread.start()
+        assert event.wait(30)
+    cancel.set()
+    finished.append(("small.txt", *add(backend, write(tmp_path / "small.txt", 1), "three")))
+    for thread in threads:
+        thread.join(60)
+    assert finished.index(("small.txt", "done", "")) < finished.index(("large.txt", "done", ""))
+    assert ("cancelled.txt", "failed", "Stopped.") in finished
+    assert_nothing_is_pending(backend, "large.txt", "small.txt")
+
+
+def test_a_file_that_is_being_added_twice_is_added_even_if_the_first_time_is_cancelled(start, tmp_path, monkeypatch):
+    backend, file, cancel, waiting = start(), write(tmp_path / "ferry.txt", 60), SessionEvent("one"), Event()
+    monkeypatch.setattr(service, "sleep", lambda seconds: waiting.set())
+    first = backend.ingest([(file, "first.txt")], cancel)
+    while next(first)[0].stage != "embedded":
+        pass
+    with ThreadPoolExecutor(1) as pool:
+        second = pool.submit(add, backend, file, "two")
+        assert waiting.wait(30)
+        cancel.set()
+        assert next(first)[0].message == "Stopped."
+        first.close()
+        assert second.result(60) == ("done", "")
+    assert_nothing_is_pending(backend, "ferry.txt")
+
+
+def test_a_document_over_the_time_limit_leaves_no_trace_and_an_added_one_stays(start, tmp_path, monkeypatch):
+    backend, file, now = start(ingest_timeout_minutes=2), write(tmp_path / "ferry.txt", 60), [0.0]
+    monkeypatch.setattr("backend.runtime.ingest_queue.monotonic", lambda: now[0])
+
+    def add_slowly(stage):
+        for (state,) in backend.ingest([(file, file.name)], Event()):
+            now[0] += 121 * (state.stage == stage)
+        return state.stage, state.message
+
+    for stage in ("parsed", "embedded"):
+        ended, message = add_slowly(stage)
+        assert ended == "failed" and message.startswith("Stopped after 2 minutes, the limit for one document. Split")
+        assert_nothing_is_pending(backend)
+    ended, message = add_slowly("prefilled")
+    assert ended == "done" and message.startswith("Stopped after 2 minutes") and "The document was added" in message
+    assert_nothing_is_pending(backend, file.name)

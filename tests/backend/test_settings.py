@@ -48,6 +48,7 @@ def _empty_data_folder(monkeypatch, tmp_path_factory):
         (["--port", "99999"], "--port: Input should be less than or equal to 65535"),
         (["--dtype", "fp99"], "--dtype: Input should be 'auto', 'bf16' or 'fp32'"),
         (["--disk-cache-gib", "-1"], "--disk-cache-gib: Input should be greater than or equal to 0"),
+        (["--ingest-timeout-minutes", "nan"], "--ingest-timeout-minutes: Input should be greater than 0"),
         (["--disk-gib", "-1"], "--disk-cache-gib: Input should be greater than or equal to 0"),
     ],
 )

@@ -1,20 +1,18 @@
 """The journey of a user with two documents: the real app in a process of its own, the bundled model, a real browser."""
 
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
 from assets import ASSETS
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parent.parent.parent
 pytestmark = [pytest.mark.browser, pytest.mark.embedded]
@@ -22,16 +20,6 @@ LONG_MS = 120_000
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}  # the browser needs a core, too: two threads wait for each other
 QUESTION = "Which key opens the boathouse in Nether Wallop?"
 DOCUMENT = "# Keys\n\nThe brass key number 4417 opens the boathouse in Nether Wallop. It hangs in the harbour office.\n"
-
-
-def free_port() -> int:
-    """Return a port below those that a system gives to outgoing connections, the browser's among them: the app takes
-    seconds to start, and until then the port must stay free."""
-    for port in random.sample(range(20_000, 32_000), 100):
-        with socket.socket() as free, suppress(OSError):
-            free.bind(("127.0.0.1", port))
-            return port
-    raise OSError("no port is free")
 
 
 class App:
@@ -143,6 +131,9 @@ def test_cite_inspect_compare_evict_and_delete(app, visit):
     expect(tab.page.locator("#compare-downloads")).to_be_visible(timeout=LONG_MS)
     expect(tab.page.locator("#comparison tbody tr").first).to_contain_text("Full prefill")
     expect(tab.page.locator("#answers")).to_contain_text("4417")
+    with tab.page.expect_download() as download:
+        tab.page.click("#download-csv")
+    assert "4417" in Path(download.value.path()).read_text()
 
     tab.go("Cache")
     tab.page.locator("#cache-list button").first.click()
@@ -161,6 +152,8 @@ def test_cite_inspect_compare_evict_and_delete(app, visit):
 
 def test_after_a_kill_everything_is_there_and_passages_come_from_disk(app, data, visit):
     app.end(signal.SIGKILL)
+    readable = [path for path in [data, *data.rglob("*")] if not path.is_symlink() and path.stat().st_mode & 0o077]
+    assert readable == []  # by other users
 
     again = App(data)
     try:

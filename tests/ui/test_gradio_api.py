@@ -2,9 +2,12 @@
 
 import itertools
 from pathlib import Path
+from threading import Semaphore
+from time import sleep
 
 import httpx
 import pytest
+from gradio.utils import get_upload_folder
 from gradio_client import Client, handle_file
 
 from engine.analysis.comparison import CompareRequest
@@ -41,6 +44,37 @@ def test_a_document_is_added_listed_and_deleted(client, backend, tmp_path):
     assert backend.documents() == []
 
 
+def test_a_cancelled_call_adds_nothing_and_others_of_the_same_client_continue(
+    url, client, backend, tmp_path, monkeypatch
+):
+    started, cancels, ingest = Semaphore(0), {}, backend.ingest
+
+    def recorded(files, cancel):
+        cancels[files[0][1]] = cancel
+        started.release()
+        yield from ingest(files, cancel)
+
+    def add(name):
+        (tmp_path / name).write_text(name)
+        return client.submit(file=handle_file(tmp_path / name), api_name="/add_document")
+
+    monkeypatch.setattr(backend, "ingest", recorded)
+    monkeypatch.setattr(backend, "pause_at_stage", "embedded")
+    jobs = {name: add(name) for name in ("a.txt", "b.txt", "c.txt")}
+    assert all(started.acquire(timeout=30) for _ in jobs)
+    jobs["a.txt"].cancel()
+    # As gradio_client does if a job was cancelled before it was queued:
+    httpx.post(f"{url}gradio_api/reset", json={"event_id": jobs["b.txt"].communicator.event_id})
+    assert jobs["b.txt"].result(30)[0]["stage"] == "failed"
+    assert [cancel.is_set() for _, cancel in sorted(cancels.items())] == [True, True, False]
+    backend.pause_at_stage = ""
+    assert jobs["c.txt"].result(30)[0]["stage"] == "done"
+    (document,) = backend.documents()
+    assert document.name == "c.txt" and {cancel.session for cancel in cancels.values()} == {client.session_hash}
+    assert not [path for path in Path(get_upload_folder()).rglob("*.txt") if path.name in cancels]
+    backend.delete(document.id)
+
+
 def test_a_document_is_renamed_and_reindexed(client, backend, tmp_path):
     (tmp_path / "notes.md").write_text("# Other notes")
     client.predict(file=handle_file(tmp_path / "notes.md"), api_name="/add_document")
@@ -72,6 +106,20 @@ def test_a_conversation_streams_turn_by_turn(client, backend):
         read = [source["chunk"] for source in snapshots[-1]["sources"]]
         earlier.append({"question": question, "answer": texts[-1], "passages": read})
     assert backend.requests[-1].history == (ChatTurn("What is the code?", backend.answer, tuple(read)),)
+
+
+def test_a_cancelled_question_stops_and_another_one_of_the_client_is_answered(client, backend):
+    backend.cancelled.clear()
+    with backend.paused(after=2):
+        jobs = [client.submit(question=question, api_name="/ask") for question in ("why?", "who?")]
+        for answers in map(iter, jobs):
+            while not next(answers)["answer"]:
+                pass
+        jobs[0].cancel()
+        for _ in range(1000):
+            if not backend.cancelled:
+                sleep(0.01)
+    assert jobs[1].result(30)["state"] == "done" and backend.cancelled == [True, False]
 
 
 def test_the_methods_are_listed_with_their_parameters(client):

@@ -1,18 +1,18 @@
-"""A drop zone: adds files one after the other, shows the steps of each, and lets each be cancelled separately."""
+"""A drop zone: adds its files one after the other, shows the steps of each, and lets each be cancelled separately."""
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from threading import Event
+from threading import Condition, Event
 from typing import Any
 
 import gradio as gr
 
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
-from backend.interface.library import IngestProgress
+from backend.interface.library import IngestProgress, SessionEvent
 from ui.events import INGEST_QUEUE, INSTANT, QUIET, Update, coalesce, session_of
 from ui.html import Markup, button, error_box, tag
+from ui.upload_files import in_use
 
 FORMATS = "PDF, Word, Excel, PowerPoint, EPUB, HTML, Markdown, CSV, text or image"
 CONNECT_PROGRESS = "kvscopeDocuments.connectProgress(element, trigger);"  # for a component with `render_progress`
@@ -27,8 +27,8 @@ class Uploads:
     def __init__(self, backend: Backend, height: int, name: str = "") -> None:
         """Create the zone inside the open Blocks; its element ids start with `name`."""
         self._backend = backend
-        # The cancel event of each file, by session. Needs no lock: `INGEST_QUEUE` runs one handler at a time.
-        self._running: dict[str, list[Event]] = {}
+        self._running: dict[str, list[Event]] = {}  # the cancel event of each file, by session
+        self._changed = Condition()  # guards _running
         self.drop_zone = gr.File(
             label=f"Drop {FORMATS} files",
             show_label=False,
@@ -59,19 +59,16 @@ class Uploads:
     def add(self, files: list[dict[str, Any]] | None, request: gr.Request) -> Iterator[Update]:
         """Add uploaded files one after the other, then remove Gradio's copies of them."""
         uploads = [(Path(file["path"]), file.get("orig_name") or Path(file["path"]).name) for file in files or []]
-        cancels = [Event() for _ in uploads]
-        try:
+        session = session_of(request)
+        cancels: list[Event] = [SessionEvent(session) for _ in uploads]
+        with in_use([path for path, _ in uploads]):
             yield {self.drop_zone: None}
-            yield from self._run(session_of(request), cancels, self._ingest(uploads, cancels))
-        finally:
-            for path, _ in uploads:
-                with contextlib.suppress(OSError):
-                    path.unlink()
+            yield from self._run(session, cancels, self._ingest(uploads, cancels))
 
     def follow(self, start: Callable[[Event], Iterator[list[IngestProgress]]], request: gr.Request) -> Iterator[Update]:
         """Show the progress of other work on documents; `start` is called with the event that cancels it."""
-        cancel = Event()
-        yield from self._run(session_of(request), [cancel], start(cancel))
+        cancel = SessionEvent(session_of(request))
+        yield from self._run(cancel.session, [cancel], start(cancel))
 
     def cancel(self, request: gr.Request) -> None:
         """Cancel all files of this session."""
@@ -108,7 +105,10 @@ class Uploads:
         return status.ready or status.failed
 
     def _run(self, session: str, cancels: list[Event], states: Iterator[list[IngestProgress]]) -> Iterator[Update]:
-        self._running[session] = cancels
+        """Show the progress of work on documents, after the session's earlier work: it is shown in the same place."""
+        with self._changed:
+            self._changed.wait_for(lambda: session not in self._running)
+            self._running[session] = cancels
         several = len(cancels) > 1
         try:
             yield {self._cancel: gr.Button("Cancel all" if several else "Cancel", visible=True), self._error: ""}
@@ -120,8 +120,9 @@ class Uploads:
         finally:
             for event in cancels:
                 event.set()
-            if self._running.get(session) is cancels:
+            with self._changed:
                 del self._running[session]
+                self._changed.notify_all()
 
 
 def render_progress(files: Iterable[IngestProgress], cancel: bool = False) -> Markup:

@@ -1,6 +1,8 @@
 """The Library page without a browser: order and filter, actions of the table, and what is never redrawn."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from types import SimpleNamespace
 
 import gradio as gr
@@ -271,6 +273,28 @@ def test_each_file_can_be_cancelled_and_one_button_cancels_all(empty, tmp_path):
             zone.cancel(ME)
     assert [document.name for document in empty.backend.documents()] == ["0.txt"]
     assert not any((tmp_path / f"{number}.txt").exists() for number in range(3)) and zone.running("me") == []
+
+
+def test_work_of_a_session_follows_its_earlier_work_and_no_other_session_s(empty):
+    zone, order, second_runs = empty.page.uploads, [], Event()
+
+    def work(name):
+        order.append(name)
+        yield []
+
+    def run_second():
+        second_runs.set()
+        list(zone.follow(lambda cancel: work("second"), ME))
+
+    first = zone.follow(lambda cancel: work("first"), ME)
+    next(first), next(first)
+    with ThreadPoolExecutor(1) as pool:
+        second = pool.submit(run_second)
+        second_runs.wait(30)
+        list(zone.follow(lambda cancel: work("other"), YOU))
+        first.close()
+        second.result(30)
+    assert order == ["first", "other", "second"] and zone.running("me") == []
 
 
 def test_hostile_names_are_text():
