@@ -22,7 +22,7 @@ from engine.method import MethodInfo, default_method
 from engine.request import Answer
 from server.chat import OWNER, ChatRequest, completion_body, completion_events, parse_model
 from server.docs_page import docs_page
-from server.errors import ApiError, ErrorResponse, to_api_error
+from server.errors import RETRY_S, ApiError, ErrorResponse, to_api_error
 from server.host_guard import HostGuard
 from server.upload_guard import UploadGuard
 
@@ -99,7 +99,7 @@ def _openai_api(backend: Backend) -> FastAPI:
         engine_request = chat.to_request(backend.methods())
         if len(running) >= MAX_CONCURRENT_REQUESTS:
             message = f"{MAX_CONCURRENT_REQUESTS} requests are already running. Try again when one has finished."
-            raise ApiError(429, message, code="rate_limit_exceeded", retry=True)
+            raise ApiError(429, message, code="rate_limit_exceeded", retry_s=RETRY_S)
         cancel = Event()
         task = asyncio.create_task(_cancel_at_end(request, cancel))
         running.add(task)

@@ -7,6 +7,7 @@ import gradio as gr
 
 from assets import ASSETS
 from backend.interface.backend import Backend
+from store.types import MAX_FILE_BYTES
 from ui import gradio_api
 from ui.components.document_sidebar import DocumentSidebar
 from ui.events import session_of
@@ -115,6 +116,8 @@ def launch_options() -> dict[str, Any]:
         "ssr_mode": False,
         "share": False,
         "enable_monitoring": False,
+        "num_workers": 0,  # their ports would be without our middleware
+        "max_file_size": MAX_FILE_BYTES,
     }
 
 
