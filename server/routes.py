@@ -17,12 +17,14 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
+from assets import page_script
 from backend.interface.backend import MAX_CONCURRENT_REQUESTS, Backend
 from engine.method import MethodInfo, default_method
 from engine.request import Answer
 from server.chat import OWNER, ChatRequest, completion_body, completion_events, parse_model
 from server.docs_page import docs_page
 from server.errors import RETRY_S, ApiError, ErrorResponse, to_api_error
+from server.headers import SecurityHeaders
 from server.host_guard import HostGuard
 from server.upload_guard import UploadGuard
 
@@ -43,7 +45,12 @@ def app_kwargs(backend: Backend, host: str) -> dict[str, Any]:
         return PlainTextResponse(backend.metrics_text(), media_type="text/plain; version=0.0.4")
 
     routes = [Route("/healthz", health), Route("/metrics", metrics), Mount("/v1", _openai_api(backend))]
-    return {"routes": routes, "middleware": [Middleware(HostGuard, host=host), Middleware(UploadGuard)]}
+    middleware = [
+        Middleware(SecurityHeaders, script=page_script()),
+        Middleware(HostGuard, host=host),
+        Middleware(UploadGuard),
+    ]
+    return {"routes": routes, "middleware": middleware}
 
 
 def _openai_api(backend: Backend) -> FastAPI:

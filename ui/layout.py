@@ -5,7 +5,7 @@ from typing import Any
 
 import gradio as gr
 
-from assets import ASSETS
+from assets import ASSETS, page_script
 from backend.interface.backend import Backend
 from store.types import MAX_FILE_BYTES
 from ui import gradio_api
@@ -106,11 +106,10 @@ class App:
 def launch_options() -> dict[str, Any]:
     """Return the arguments of `launch` except host and port: theme, styles, scripts, no telemetry."""
     styles = sorted((ASSETS / "styles").glob("*.css"), key=lambda path: (path.name != "base.css", path))
-    scripts = [path.read_text(encoding="utf-8") for path in sorted((ASSETS / "scripts").glob("*.js"))]
     return {
         "theme": _theme(),
         "css_paths": styles,
-        "head": f"<script>{''.join(scripts)}</script>",
+        "head": f"<script>{page_script()}</script>",
         "footer_links": [],
         "run_history": False,
         "ssr_mode": False,

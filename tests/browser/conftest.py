@@ -164,11 +164,13 @@ def visit(
         return tab
 
     yield open_tab
+    blocked = [error for _, tab in opened for error in tab.errors if "Content Security Policy" in error]
     for options, tab in opened:
         if clear(tab):
             tabs[options].append(tab)
         else:
             tab.page.context.close()
+    assert blocked == []
 
 
 def new_tab(context: BrowserContext, backend: FakeBackend) -> Visit:
