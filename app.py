@@ -22,6 +22,7 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime, of text reco
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from backend.runtime.settings import Settings, overrides, read_settings
+from server.access import read_access
 from server.starting_page import StartingPage
 from store.errors import KVScopeError
 from store.lock import FolderLock
@@ -65,7 +66,11 @@ def _clear_cache(folder: Path) -> int:
 
 def _serve(settings: Settings) -> int:
     try:
+        access = read_access(settings)
         starting = StartingPage(settings.host, settings.port)
+    except KVScopeError as error:
+        log.error("%s", error)
+        return 1
     except OSError as error:
         return _report_port(settings, error)
     with closing(starting):
@@ -75,13 +80,16 @@ def _serve(settings: Settings) -> int:
             webbrowser.open(url)
         gc.disable()  # a fifth of the time of importing: what is imported stays
         from backend.local import LocalBackend
+        from server.limits import limit_questions
         from server.routes import app_kwargs
         from ui.layout import App, launch_options
 
         gc.freeze()
         gc.enable()
         backend = LocalBackend(settings, overrides())
-        page = App(backend, SAMPLE_QUESTIONS if settings.sample_docs else None).blocks
+        served = limit_questions(backend, access.limits)
+        samples = SAMPLE_QUESTIONS if settings.sample_docs else None
+        page = App(served, samples, access.credentials is not None, access.is_open).blocks
     signals: list[int] = []  # an exception raised by a signal could be lost in Gradio's launch
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, lambda number, frame: signals.append(number))
@@ -92,7 +100,7 @@ def _serve(settings: Settings) -> int:
             show_error=True,
             quiet=True,
             prevent_thread_lock=True,
-            app_kwargs=app_kwargs(backend, settings.host),
+            app_kwargs=app_kwargs(served, settings.host, access),
             **launch_options(),
         )
         backend.start()  # after launch: loading would slow down the server's start beyond Gradio's timeout

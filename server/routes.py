@@ -21,11 +21,14 @@ from assets import page_script
 from backend.interface.backend import MAX_CONCURRENT_REQUESTS, Backend
 from engine.method import MethodInfo, default_method
 from engine.request import Answer
+from server.access import LOCAL, Access
+from server.auth import AuthGuard
 from server.chat import OWNER, ChatRequest, completion_body, completion_events, parse_model
 from server.docs_page import docs_page
 from server.errors import RETRY_S, ApiError, ErrorResponse, to_api_error
 from server.headers import SecurityHeaders
 from server.host_guard import HostGuard
+from server.limits import CLIENT, LimitGuard
 from server.upload_guard import UploadGuard
 
 MAX_BODY_BYTES = 2**20  # a conversation of some hundred pages
@@ -33,13 +36,15 @@ _ENDPOINTS = "/v1/chat/completions, /v1/models, /v1/docs, /v1/openapi.json, /hea
 _CONTENT: dict[str, Any] = {"application/json": {}, "text/event-stream": {}}
 
 
-def app_kwargs(backend: Backend, host: str) -> dict[str, Any]:
+def app_kwargs(backend: Backend, host: str, access: Access = LOCAL) -> dict[str, Any]:
     """Return the `app_kwargs` of Gradio's `launch`; `host` is the address or name the server listens on."""
 
     def health(request: HttpRequest) -> Response:
         status = backend.status()
         state = "ok" if status.ready else "failed" if status.failed else "loading"
-        return JSONResponse({"status": state, "detail": status.message}, 200 if status.ready else 503)
+        is_known = request.scope.get(CLIENT, True)  # there is no such key without authentication
+        detail = {"detail": status.message} if is_known else {}
+        return JSONResponse({"status": state, **detail}, 200 if status.ready else 503)
 
     def metrics(request: HttpRequest) -> Response:
         return PlainTextResponse(backend.metrics_text(), media_type="text/plain; version=0.0.4")
@@ -47,7 +52,9 @@ def app_kwargs(backend: Backend, host: str) -> dict[str, Any]:
     routes = [Route("/healthz", health), Route("/metrics", metrics), Mount("/v1", _openai_api(backend))]
     middleware = [
         Middleware(SecurityHeaders, script=page_script()),
-        Middleware(HostGuard, host=host),
+        Middleware(HostGuard, host=host, public_name=access.public_name),
+        *([Middleware(AuthGuard, credentials=access.credentials)] if access.credentials else []),
+        *([Middleware(LimitGuard, limits=access.limits)] if access.limits else []),
         Middleware(UploadGuard),
     ]
     return {"routes": routes, "middleware": middleware}

@@ -12,6 +12,7 @@ import gradio as gr
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Error, Page, expect, sync_playwright
 
+from server.access import LOCAL, Access
 from server.routes import app_kwargs
 from tests.support.fake_backend.backend import FakeBackend
 from ui.layout import App, launch_options
@@ -111,9 +112,9 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-def serve(page: gr.Blocks, backend: FakeBackend) -> str:
+def serve(page: gr.Blocks, backend: FakeBackend, access: Access = LOCAL) -> str:
     """Launch a page on a free port and return its address; `page.close()` ends it."""
-    options = {**launch_options(), "app_kwargs": app_kwargs(backend, "127.0.0.1")}
+    options = {**launch_options(), "app_kwargs": app_kwargs(backend, "127.0.0.1", access)}
     _, url, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **options)
     return url
 
