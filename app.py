@@ -23,6 +23,7 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime, of text reco
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from backend.runtime.settings import Settings, overrides, read_settings
+from server.access import read_access
 from server.starting_page import StartingPage
 from store.data_folder import restrict_access, temporary_folder
 from store.errors import KVScopeError
@@ -60,6 +61,7 @@ def main() -> int:
 
 
 def _serve(settings: Settings, temporary: Path) -> int:
+    access = read_access(settings)
     try:
         starting = StartingPage(settings.host, settings.port)
     except OSError as error:
@@ -73,6 +75,7 @@ def _serve(settings: Settings, temporary: Path) -> int:
         os.environ["GRADIO_TEMP_DIR"] = str(temporary.absolute() / "gradio")  # apart: it copies files from elsewhere
         gc.disable()  # a fifth of the time of importing: what is imported stays
         from backend.local import LocalBackend
+        from server.limits import limit_questions
         from server.routes import app_kwargs
         from ui.layout import App, launch_options
         from ui.upload_files import delete_old
@@ -80,7 +83,9 @@ def _serve(settings: Settings, temporary: Path) -> int:
         gc.freeze()
         gc.enable()
         backend = LocalBackend(settings, overrides())
-        page = App(backend, SAMPLE_QUESTIONS if settings.sample_docs else None).blocks
+        served = limit_questions(backend, access.limits)
+        samples = SAMPLE_QUESTIONS if settings.sample_docs else None
+        page = App(served, samples, access.credentials is not None, access.is_open).blocks
     signals: list[int] = []  # an exception raised by a signal could be lost in Gradio's launch
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, lambda number, frame: signals.append(number))
@@ -91,7 +96,7 @@ def _serve(settings: Settings, temporary: Path) -> int:
             show_error=True,
             quiet=True,
             prevent_thread_lock=True,
-            **launch_options(app_kwargs(backend, settings.host)),
+            **launch_options(app_kwargs(served, settings.host, access)),
         )
         backend.start()  # after launch: loading would slow down the server's start beyond Gradio's timeout
         log.info("Open %s in a browser; press Ctrl+C to quit", page.local_url)

@@ -1,1 +1,1 @@
-"""OpenAI-compatible HTTP API, health check, metrics, and guards of hosts and uploads, served on the UI's port."""
+"""OpenAI-compatible HTTP API, health check, metrics, and middleware in front of all routes, on the UI's port."""

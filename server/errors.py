@@ -12,8 +12,18 @@ from backend.interface.errors import user_message
 from engine.errors import LoadingFailed, ModelNotReady, QuestionTooLong
 from store.errors import KVScopeError, StoreFull
 
+RETRY_S = 5  # of a refusal whose end is not known
+
+
+class TooManyQuestions(KVScopeError):
+    """A client runs as many questions as it may."""
+
+    hint = "Wait until one has finished, or stop one."
+
+
 _STATUS: tuple[tuple[type[Exception], int, str | None], ...] = (  # the first match applies
     (QuestionTooLong, 400, "context_length_exceeded"),
+    (TooManyQuestions, 429, "rate_limit_exceeded"),
     (ModelNotReady, 503, "model_not_ready"),
     (LoadingFailed, 503, "loading_failed"),
     (StoreFull, 503, "store_full"),
@@ -39,21 +49,27 @@ class ErrorResponse(BaseModel):
 
 @dataclass(eq=False)
 class ApiError(Exception):
-    """A request that is refused. With `retry`, the same request may succeed later."""
+    """A request that is refused. With `retry_s`, the same request may succeed after so many seconds."""
 
     status: int
     message: str
     code: str | None = None
     param: str | None = None
-    retry: bool = False
+    retry_s: int = 0
 
     def body(self) -> dict[str, Any]:
         kind = "invalid_request_error" if self.status < 500 else "server_error"
         details = ErrorDetails(message=self.message, type=kind, param=self.param, code=self.code)
         return ErrorResponse(error=details).model_dump()
 
-    def response(self) -> JSONResponse:
-        return JSONResponse(self.body(), self.status, {"Retry-After": "5"} if self.retry else None)
+    def headers(self) -> dict[str, str]:
+        headers = {"Retry-After": str(self.retry_s)} if self.retry_s else {}
+        return headers | ({"WWW-Authenticate": "Bearer"} if self.status == 401 else {})
+
+    def response(self, path: str = "") -> JSONResponse:
+        """Return the response to a request with this path; Gradio's page shows the `detail` of its requests."""
+        detail = {"detail": self.message} if path.startswith("/gradio_api/") else {}
+        return JSONResponse(self.body() | detail, self.status, self.headers())
 
 
 def to_api_error(error: Exception) -> ApiError:
@@ -65,7 +81,8 @@ def to_api_error(error: Exception) -> ApiError:
     if isinstance(error, HTTPException):
         return ApiError(error.status_code, f"{error.detail}.")
     status, code = next((status, code) for kind, status, code in _STATUS if isinstance(error, kind))
-    return ApiError(status, user_message(error), code=code, retry=isinstance(error, ModelNotReady))
+    retry_s = RETRY_S if isinstance(error, ModelNotReady | TooManyQuestions) else 0
+    return ApiError(status, user_message(error), code=code, retry_s=retry_s)
 
 
 def _invalid_field(error: RequestValidationError) -> ApiError:

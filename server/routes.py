@@ -20,14 +20,19 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
+from assets import page_script
 from backend.interface.backend import MAX_CONCURRENT_REQUESTS, Backend
 from engine.method import MethodInfo, default_method
 from engine.request import Answer
+from server.access import LOCAL, Access
+from server.auth import AuthGuard
 from server.chat import OWNER, ChatRequest, completion_body, completion_events, parse_model
 from server.docs_page import docs_page
-from server.errors import ApiError, ErrorResponse, to_api_error
+from server.errors import RETRY_S, ApiError, ErrorResponse, to_api_error
 from server.gradio_errors import GradioErrors, invalid_request
+from server.headers import SecurityHeaders
 from server.host_guard import HostGuard
+from server.limits import CLIENT, LimitGuard
 from server.upload_guard import UploadGuard
 from store.errors import KVScopeError
 
@@ -36,13 +41,15 @@ _ENDPOINTS = "/v1/chat/completions, /v1/models, /v1/docs, /v1/openapi.json, /hea
 _CONTENT: dict[str, Any] = {"application/json": {}, "text/event-stream": {}}
 
 
-def app_kwargs(backend: Backend, host: str) -> dict[str, Any]:
+def app_kwargs(backend: Backend, host: str, access: Access = LOCAL) -> dict[str, Any]:
     """Return the `app_kwargs` of Gradio's `launch`; `host` is the address or name the server listens on."""
 
     def health(request: HttpRequest) -> Response:
         status = backend.status()
         state = "ok" if status.ready else "failed" if status.failed else "loading"
-        return JSONResponse({"status": state, "detail": status.message}, 200 if status.ready else 503)
+        is_known = request.scope.get(CLIENT, True)  # there is no such key without authentication
+        detail = {"detail": status.message} if is_known else {}
+        return JSONResponse({"status": state, **detail}, 200 if status.ready else 503)
 
     def metrics(request: HttpRequest) -> Response:
         return PlainTextResponse(backend.metrics_text(), media_type="text/plain; version=0.0.4")
@@ -66,11 +73,16 @@ def app_kwargs(backend: Backend, host: str) -> dict[str, Any]:
         Route("/library.zip", export),
         Mount("/v1", _openai_api(backend)),
     ]
-    return {
-        "routes": routes,
-        "middleware": [Middleware(HostGuard, host=host), Middleware(UploadGuard), Middleware(GradioErrors)],
-        "exception_handlers": {RequestValidationError: invalid_request},
-    }
+    middleware = [
+        Middleware(SecurityHeaders, script=page_script()),
+        Middleware(HostGuard, host=host, public_name=access.public_name),
+        *([Middleware(AuthGuard, credentials=access.credentials)] if access.credentials else []),
+        *([Middleware(LimitGuard, limits=access.limits)] if access.limits else []),
+        Middleware(UploadGuard),
+        Middleware(GradioErrors),
+    ]
+    handlers = {RequestValidationError: invalid_request}
+    return {"routes": routes, "middleware": middleware, "exception_handlers": handlers}
 
 
 def _openai_api(backend: Backend) -> FastAPI:
@@ -126,7 +138,7 @@ def _openai_api(backend: Backend) -> FastAPI:
         engine_request = chat.to_request(backend.methods())
         if len(running) >= MAX_CONCURRENT_REQUESTS:
             message = f"{MAX_CONCURRENT_REQUESTS} requests are already running. Try again when one has finished."
-            raise ApiError(429, message, code="rate_limit_exceeded", retry=True)
+            raise ApiError(429, message, code="rate_limit_exceeded", retry_s=RETRY_S)
         cancel = Event()
         task = asyncio.create_task(_cancel_at_end(request, cancel))
         running.add(task)

@@ -1,6 +1,6 @@
 """Answers on the port while the libraries are imported, which takes seconds: the page then opens by itself.
 
-Only the standard library is imported here, so that it answers at once.
+Only the standard library is imported, so that it answers at once. It needs no password: it shows nothing but this page.
 """
 
 import os
@@ -9,6 +9,8 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingTCPServer
 from threading import Thread
+
+from server.headers import HEADERS, policy
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -38,6 +40,7 @@ _PAGE = """<!doctype html>
 </script>
 </html>
 """
+_SCRIPT = _PAGE.partition("<script>")[2].partition("</script>")[0]
 _STATE = '{"status": "starting", "detail": "Loading libraries"}'
 
 
@@ -71,6 +74,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Retry-After", "1")
         self.send_header("Cache-Control", "no-store")
+        for name, value in {**HEADERS, "Content-Security-Policy": policy(_SCRIPT.encode())}.items():
+            self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)

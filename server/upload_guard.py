@@ -13,6 +13,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from server.bodies import is_form, read_body
+from server.errors import ApiError
+
+MAX_EVENT_BYTES = 16 * 2**20  # of what an event of the page sends; its chats are up to 5 million characters
+_FORM_PATHS = ("/upload", "/component_server")  # Gradio limits the size of each of their files
 _MESSAGE = "Only uploaded files are accepted, no URLs and no other paths: upload the file, then send the path you get."
 _REFUSAL = {  # in the format whose message gradio_client shows
     "detail": [{"__type__": "validate", "is_valid": False, "parameter_name": "file", "message": _MESSAGE}]
@@ -29,13 +34,14 @@ class UploadGuard:
         if scope["type"] != "http" or "/gradio_api/" not in scope["path"]:
             await self._app(scope, receive, send)
             return
-        request = Request(scope, receive)
-        is_form = request.headers.get("content-type", "").startswith("multipart/form-data")  # an upload
         body = b""
-        if request.method == "POST" and not is_form:
+        if scope["method"] == "POST" and not (is_form(scope) and scope["path"].rstrip("/").endswith(_FORM_PATHS)):
             try:
-                body = await request.body()
+                body = await read_body(Request(scope, receive), MAX_EVENT_BYTES)
             except ClientDisconnect:
+                return
+            except ApiError as error:
+                await error.response(scope["path"])(scope, receive, send)
                 return
             receive = _replay(body, receive)
         if "://" in scope["path"] or _has_foreign_file(body):

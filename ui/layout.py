@@ -6,14 +6,15 @@ from typing import Any
 import gradio as gr
 from starlette.middleware import Middleware
 
-from assets import ASSETS
+from assets import ASSETS, page_script
 from backend.interface.backend import Backend
+from store.types import MAX_FILE_BYTES
 from ui import gradio_api
 from ui.blocks import Blocks
 from ui.cancellation import CancelRoute
 from ui.components.document_sidebar import DocumentSidebar
 from ui.events import MAX_INGESTIONS, session_of
-from ui.html import tag
+from ui.html import join, tag
 from ui.pages.ask.page import Ask
 from ui.pages.cache.page import Cache
 from ui.pages.compare.page import Compare
@@ -24,6 +25,8 @@ from ui.pages.settings.page import Settings
 _OTHER_THREADS = 40  # Gradio's default
 _OPENS = {"data_opens": "kv-documents-open", "aria_expanded": "false", "aria_controls": "documents"}
 _TOGGLE = tag("button", "Documents", type="button", id="documents-toggle", **_OPENS)  # for phones
+_LOG_OUT = tag("form", tag("button", "Log out"), method="post", action="/logout")
+_OPEN = tag("p", "No password: everyone who can connect can use and change this library.", class_="kv-warning")
 # Shades from 50 to 950.
 _TEAL = "#eefaf8 #d3f1ec #a9e3da #74cec2 #45b3a6 #1f978a #0f766e #0d5f59 #0e4c48 #0f3f3c #062523"
 _GREY = "#f8f8f6 #f1f1ee #e4e4df #d2d2cc #a0a19c #70726f #565856 #3a3d3e #26292b #1a1d1f #121416"
@@ -55,9 +58,13 @@ class App:
 
     blocks   the Gradio app, ready for `launch(**launch_options())`
     samples  example questions for an empty page, each with the name of the document that answers it
+    login    whether there is a login page, to which "Log out" leads
+    is_open  whether everyone on other machines is let in, which the page says
     """
 
-    def __init__(self, backend: Backend, samples: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, backend: Backend, samples: Mapping[str, str] | None = None, login: bool = False, is_open: bool = False
+    ) -> None:
         self.ask = Ask(backend, samples or {})
         self.inspect = Inspect(backend)
         self.compare = Compare(backend, samples or {})
@@ -68,7 +75,8 @@ class App:
             gradio_api.build(backend)  # first, so that no page event takes one of its endpoint names
             with gr.Row(elem_id="shell", equal_height=False):
                 with gr.Column(elem_id="side", min_width=0):
-                    gr.HTML(tag("header", tag("h1", "KVScope"), _TOGGLE), elem_id="brand", js_on_load=None)
+                    brand = tag("header", tag("h1", "KVScope"), _LOG_OUT if login else None, _TOGGLE)
+                    gr.HTML(join(brand, _OPEN if is_open else None), elem_id="brand", js_on_load=None)
                     self.documents = DocumentSidebar(backend, self.blocks)
                 self.library = Library(backend, self.documents)
                 with gr.Column(elem_id="pages-column", min_width=0), gr.Tabs(elem_id="pages") as tabs:
@@ -112,19 +120,20 @@ def launch_options(app_kwargs: Mapping[str, Any] | None = None) -> dict[str, Any
     app_kwargs  those of `server.routes.app_kwargs`
     """
     styles = sorted((ASSETS / "styles").glob("*.css"), key=lambda path: (path.name != "base.css", path))
-    scripts = [path.read_text(encoding="utf-8") for path in sorted((ASSETS / "scripts").glob("*.js"))]
     app_kwargs = app_kwargs or {}
     return {
         "app_kwargs": {**app_kwargs, "middleware": [*app_kwargs.get("middleware", ()), Middleware(CancelRoute)]},
         "max_threads": _OTHER_THREADS + MAX_INGESTIONS,
         "theme": _theme(),
         "css_paths": styles,
-        "head": f"<script>{''.join(scripts)}</script>",
+        "head": f"<script>{page_script()}</script>",
         "footer_links": [],
         "run_history": False,
         "ssr_mode": False,
         "share": False,
         "enable_monitoring": False,
+        "num_workers": 0,  # their ports would be without our middleware
+        "max_file_size": MAX_FILE_BYTES,
     }
 
 

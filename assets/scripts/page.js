@@ -1,10 +1,19 @@
-// Keyboard shortcuts, the list of documents, its panel on phones, and labels for screen readers that Gradio lacks.
+// The end of a login session, keyboard shortcuts, the list of documents, its panel on phones, and labels for screen
+// readers that Gradio lacks.
 (() => {
   "use strict";
   const question = () => document.querySelector("#question textarea, #question input");
   const isVisible = (element) => element && element.offsetParent !== null;
 
   const STOP_BUTTONS = ["#stop", "#inspect-stop", "#inspect-answer-stop", "#compare-stop"];
+
+  // When the login session has ended, the login page replaces this one.
+  const send = window.fetch;
+  window.fetch = async (...request) => {
+    const response = await send(...request);
+    if (response.status === 401) window.location.reload();
+    return response;
+  };
 
   // The buttons of a tab are created when it is first opened, so retry.
   window.kvscopePress = (selector, tries = 100) => {

@@ -71,9 +71,23 @@ class Settings(BaseSettings):
     data: Path = Field(default_factory=default_data_folder)
     """folder for documents, search index, chunk KV and models"""
     host: str = "127.0.0.1"
-    """address to listen on; with any but loopback, other machines can connect"""
+    """address to listen on; with any but loopback, other machines can connect, and a password or key is required"""
     port: int = Field(7860, ge=1, le=65535)
     """port to listen on"""
+    public_name: str = ""
+    """host name of a reverse proxy in front of KVScope, such as kvscope.example.org; requires a password or key"""
+    password_file: Path | None = None
+    """file with the password of the page, as text of 8 characters or more, or its argon2 hash; readable by you only"""
+    auth: bool = True
+    """require a password or key if other machines can connect; with --no-auth, everyone who can connect is let in"""
+    client_requests: int = Field(1200, ge=1)
+    """requests per minute from each client, if other machines can connect or there is a password or key"""
+    client_questions: int = Field(4, ge=1)
+    """questions, inspections and comparisons of each client at a time, likewise"""
+    client_uploads: int = Field(200, ge=1)
+    """uploads per hour from each client, likewise"""
+    client_upload_mib: int = Field(1024, ge=1)
+    """MiB of uploads per hour from each client, likewise"""
     model: str = BUNDLED_MODEL
     """main model: a folder, or a name on the Hugging Face hub"""
     lora_adapter: str = "auto"
@@ -133,10 +147,10 @@ class Settings(BaseSettings):
         except ValidationError as error:
             raise BadSettings(" ".join(map(_describe, error.errors()))) from error
 
-    @field_validator("data")
+    @field_validator("data", "password_file")
     @classmethod
-    def _expand_user(cls, data: Path) -> Path:
-        return data.expanduser()  # shells do not expand ~ in --data=~/kvscope
+    def _expand_user(cls, path: Path | None) -> Path | None:
+        return path and path.expanduser()  # shells do not expand ~ in --data=~/kvscope
 
     @field_validator("disk_kv_bits", mode="before")
     @classmethod

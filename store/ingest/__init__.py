@@ -13,8 +13,8 @@ from store.errors import DocumentTooLarge, UnreadableDocument
 from store.ingest.document import ParsedDocument, ParseSteps, check_text_length, finish
 from store.ingest.sniff import detect_format
 from store.names import clean_name
+from store.types import MAX_FILE_BYTES
 
-MAX_FILE_BYTES = 50 * 2**20
 PARSERS = {  # by format: the module whose function `parse_FORMAT` reads it, imported when it is needed
     "pdf": "pdf",
     "docx": "office.docx",

@@ -12,6 +12,7 @@ import gradio as gr
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Error, Page, expect, sync_playwright
 
+from server.access import LOCAL, Access
 from server.routes import app_kwargs
 from tests.support.fake_backend.backend import FakeBackend
 from ui.layout import App, launch_options
@@ -111,9 +112,9 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-def serve(page: gr.Blocks, backend: FakeBackend) -> str:
+def serve(page: gr.Blocks, backend: FakeBackend, access: Access = LOCAL) -> str:
     """Launch a page on a free port and return its address; `page.close()` ends it."""
-    options = {**launch_options(), "app_kwargs": app_kwargs(backend, "127.0.0.1")}
+    options = {**launch_options(), "app_kwargs": app_kwargs(backend, "127.0.0.1", access)}
     _, url, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **options)
     return url
 
@@ -164,11 +165,13 @@ def visit(
         return tab
 
     yield open_tab
+    blocked = [error for _, tab in opened for error in tab.errors if "Content Security Policy" in error]
     for options, tab in opened:
         if clear(tab):
             tabs[options].append(tab)
         else:
             tab.page.context.close()
+    assert blocked == []
 
 
 def new_tab(context: BrowserContext, backend: FakeBackend) -> Visit:

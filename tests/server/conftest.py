@@ -1,19 +1,58 @@
-"""The real app with a fake backend, as it listens on a port."""
+"""The real app with a fake backend, as it listens on a port, for everyone and with authentication."""
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import gradio as gr
 import pytest
+from argon2 import PasswordHasher
 
+from server.access import LOCAL, Access, Credentials
+from server.limits import limit_questions
 from server.routes import app_kwargs
 from tests.support.fake_backend.backend import FakeBackend
 from ui.layout import App, launch_options
 
+PASSWORD = "correct horse"
+KEYS = ["k" * 16, "key of a second program"]
+QUICK = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+LIMITS = SimpleNamespace(client_requests=5000, client_questions=2, client_uploads=20, client_upload_mib=64)
+GUARDED = Access(Credentials(QUICK.hash(PASSWORD), KEYS), LIMITS, "kvscope.example.org")
+
+
+@dataclass
+class Server:
+    backend: FakeBackend
+    page: gr.Blocks
+    url: str
+
+
+@contextmanager
+def serving(access: Access) -> Iterator[Server]:
+    backend = FakeBackend()
+    limited = limit_questions(backend, access.limits)
+    page = App(limited, login=access.credentials is not None).blocks
+    options = {**launch_options(), "app_kwargs": app_kwargs(limited, "127.0.0.1", access)}
+    _, url, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **options)
+    yield Server(backend, page, url)
+    page.close()
+
+
+def until(reached):
+    for _ in range(3000):
+        if reached():
+            return
+        time.sleep(0.01)
+    raise AssertionError("the condition never became true")
+
 
 @pytest.fixture(scope="module")
 def server():
-    backend = FakeBackend()
-    page, options = App(backend).blocks, {**launch_options(), "app_kwargs": app_kwargs(backend, "127.0.0.1")}
-    _, url, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **options)
-    yield backend, url
-    page.close()
+    with serving(LOCAL) as server:
+        yield server.backend, server.url
 
 
 @pytest.fixture
@@ -25,3 +64,16 @@ def backend(server):
 @pytest.fixture
 def url(server, backend):
     return server[1]
+
+
+@pytest.fixture(scope="module")
+def guarded_server():
+    with serving(GUARDED) as server:
+        yield server
+
+
+@pytest.fixture
+def guarded(guarded_server):
+    """Return the server that requires a password or key, with its backend reset."""
+    guarded_server.backend.reset(pace_s=0.002)
+    return guarded_server

@@ -1,7 +1,6 @@
 """The OpenAI-compatible API as its clients use it, the host guard, and the metrics."""
 
 import json
-import time
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
@@ -17,6 +16,7 @@ from engine.errors import LoadingFailed, QuestionTooLong
 from engine.request import ChatTurn, Request
 from server.routes import MAX_BODY_BYTES, app_kwargs
 from store.types import Document
+from tests.server.conftest import until
 from tests.support.fake_backend.backend import METHODS, FakeBackend
 
 CHAT = "v1/chat/completions"
@@ -31,14 +31,6 @@ def client(url):
 
 def post(url, **fields):
     return httpx.post(f"{url}{CHAT}", json={**ASK, **fields}, timeout=30)
-
-
-def until(reached):
-    for _ in range(3000):
-        if reached():
-            return
-        time.sleep(0.01)
-    raise AssertionError("the condition never became true")
 
 
 def measured(url, name, **labels):
@@ -286,6 +278,8 @@ def test_rebound_names_and_foreign_origins_reach_neither_the_ui_nor_the_api(url,
         ("127.0.0.1", "localhost.evil.example", None, False),
         ("127.0.0.1", "127.0.0.1.evil.example", None, False),
         ("127.0.0.1", "localhost@evil.example", None, False),
+        ("127.0.0.1", "127.0.0.1/login?", None, False),
+        ("127.0.0.1", "evil.example@127.0.0.1", None, False),
         ("192.168.1.5", "192.168.1.5:7860", "http://192.168.1.5:7860", True),
         ("192.168.1.5", "192.168.1.5:7860", "http://192.168.1.6:7860", False),
         ("192.168.1.5", "192.168.1.5:7860", "http://localhost:7860", False),

@@ -28,6 +28,7 @@ def test_it_serves_a_page_and_its_state_as_not_ready(port):
         page, state = get(port, "/?__theme=dark"), get(port, "/healthz")
         assert page.code == state.code == 503 and page.headers["Retry-After"] == "1"
         assert "KVScope is starting" in page.read().decode()
+        assert page.headers["Content-Security-Policy"].count("'sha256-") == 1
         assert json.loads(state.read())["status"] == "starting"
         assert get(port, "/v1/chat/completions", b"{}").code == 503
         with urlopen(f"http://127.0.0.1:{port}/starting", timeout=10) as running:

@@ -1,0 +1,25 @@
+"""Bodies of requests: forms are told from others, and others are read into memory up to a limit."""
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.types import Scope
+
+from server.errors import ApiError
+
+
+def is_form(scope: Scope) -> bool:
+    """Return whether a request has the content type of uploads."""
+    return Headers(scope=scope).get("content-type", "").lower().startswith("multipart/form-data")
+
+
+async def read_body(request: Request, max_bytes: int) -> bytes:
+    """Return the body of a request. Raises ApiError (413) if it is larger, and ClientDisconnect.
+
+    The size is counted while reading: a client may leave out the Content-Length.
+    """
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > max_bytes:
+            raise ApiError(413, f"The request is larger than {max_bytes >> 10} KiB.")
+    return bytes(body)

@@ -1,0 +1,35 @@
+"""The page that asks for the password. It needs no script and nothing else from the server."""
+
+from html import escape
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<link rel="icon" href="data:,">
+<title>Log in · KVScope</title>
+<style>
+  :root {{ color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }}
+  body {{ display: grid; place-content: center; min-height: 90vh; margin: 0 1.5rem; }}
+  form {{ display: grid; gap: .75rem; width: 18rem; max-width: 100%; }}
+  h1 {{ margin: 0; font-size: 1.5rem; }}
+  p {{ margin: 0; color: light-dark(#b42318, #ff9d92); }}
+  input, button {{ font: inherit; padding: .5rem .75rem; border: 1px solid #8888; border-radius: .5rem; }}
+  button {{ background: #0f766e; color: #fff; border-color: #0f766e; cursor: pointer; }}
+</style>
+<main>
+  <form method="post" action="/login">
+    <h1>KVScope</h1>
+    <label for="password">Password or API key</label>
+    <input id="password" name="password" type="password" autocomplete="current-password" required autofocus>
+    <button>Log in</button>
+    {message}
+  </form>
+</main>
+</html>
+"""
+
+
+def login_page(message: str = "") -> str:
+    """Return the page as HTML, with a message about the last attempt."""
+    return _PAGE.format(message=f'<p role="alert">{escape(message)}</p>' if message else "")

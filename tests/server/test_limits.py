@@ -1,0 +1,59 @@
+"""Limits on requests and uploads of each client, and on the size of events."""
+
+from types import SimpleNamespace
+
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from server.limits import LimitGuard
+from server.upload_guard import MAX_EVENT_BYTES, UploadGuard
+
+FORM = {"Content-Type": "multipart/form-data; boundary=x"}
+
+
+@pytest.fixture
+def visit():
+    """Return a function that makes a client with an address; time does not pass."""
+    limits = SimpleNamespace(client_requests=9, client_uploads=2, client_upload_mib=1)
+    guards = [Middleware(LimitGuard, limits=limits, clock=lambda: 0.0), Middleware(UploadGuard)]
+    paths = ("/", "/gradio_api/upload", "/gradio_api/queue/join")
+    routes = [Route(path, lambda request: PlainTextResponse("in"), methods=["GET", "POST"]) for path in paths]
+    app = Starlette(routes=routes, middleware=guards)
+    app.middleware_stack = app.build_middleware_stack()
+    return lambda address: TestClient(app, client=(address, 1))
+
+
+def test_requests_are_limited_for_each_client(visit):
+    busy, other = visit("203.0.113.1"), visit("203.0.113.2")
+    assert [busy.get("/").status_code for _ in range(10)] == [200] * 9 + [429]
+    refused = busy.post("/gradio_api/queue/join", json={})
+    assert int(refused.headers["Retry-After"]) == 7 and "requests per minute" in refused.json()["detail"]
+    assert other.get("/").status_code == 200
+
+
+def test_uploads_are_limited_by_number_and_size(visit):
+    def upload(client, size, **headers):
+        return client.post("/gradio_api/upload", content=b"x" * size, headers=FORM | headers).status_code
+
+    assert [upload(visit("203.0.113.1"), 10) for _ in range(3)] == [200, 200, 429]
+    assert [upload(visit("203.0.113.2"), size) for size in (2**20 + 1, 2**20)] == [429, 200]
+    unsaid = visit("203.0.113.3").post("/gradio_api/upload", content=iter([b"x"]), headers=FORM)
+    assert unsaid.status_code == 411
+    assert upload(visit("203.0.113.4"), 2**20 + 1, **{"Content-Type": "MultiPart/Form-Data"}) == 429
+
+
+@pytest.mark.parametrize("kind", ["application/json", "multipart/form-data; boundary=x", "text/plain"])
+def test_an_event_of_any_kind_is_limited_in_size(kind):
+    app = Starlette(
+        routes=[Route("/gradio_api/queue/join", lambda request: PlainTextResponse("in"), methods=["POST"])],
+        middleware=[Middleware(UploadGuard)],
+    )
+    parts = (b" " * 2**20 for _ in range(MAX_EVENT_BYTES // 2**20 + 1))
+    send = TestClient(app).post
+    refused = send("/gradio_api/queue/join", content=parts, headers={"Content-Type": kind})
+    assert refused.status_code == 413 and "16384 KiB" in refused.json()["detail"]
+    assert send("/gradio_api/queue/join", content=b"{}", headers={"Content-Type": kind}).text == "in"
