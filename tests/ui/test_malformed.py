@@ -20,8 +20,7 @@ SECRETS = re.compile(
         ]
     )
 )
-FILE = {"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}
-VALUES = [None, "x" * 5000, -1, {"a": {"b": [None]}}, [FILE]]
+VALUES = [None, "x" * 5000, -1, {"a": {"b": [None]}}, [{"meta": {"_type": "gradio.FileData"}}]]
 JSON = {"content-type": "application/json"}
 REQUESTS = [
     ("queue/join", {"json": {"data": [], "session_hash": "a", "fn_index": 99_999}}, 400, "Reload the page"),
@@ -57,7 +56,7 @@ REQUESTS = [
 def page():
     backend = FakeBackend(pace_s=0)
     blocks = App(backend).blocks
-    options = {**launch_options(), "app_kwargs": app_kwargs(backend, "127.0.0.1"), "show_error": True}
+    options = {**launch_options(app_kwargs(backend, "127.0.0.1")), "show_error": True}
     blocks.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **options)
     yield blocks
     blocks.close()
