@@ -90,7 +90,8 @@ def test_a_killed_application_leaves_no_upload_and_nothing_that_others_can_read(
 
 def test_only_a_folder_of_kvscope_is_closed_to_others(tmp_path):
     for name in ("own", "general"):
-        (tmp_path / name).mkdir(mode=0o755)
+        (tmp_path / name).mkdir()
+        (tmp_path / name).chmod(0o755)
         FolderLock(tmp_path / name).close()
     (tmp_path / "own" / "library").mkdir()
     (tmp_path / "general" / "Desktop").mkdir()

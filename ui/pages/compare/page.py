@@ -171,12 +171,15 @@ class Compare:
         self.question_inputs = QuestionInputs(question, passages, picker)
         return [question, methods, ratios, passages, repeats, picker.documents]
 
-    def _fill_failing_question(self) -> tuple[str, list[str], list[int], int, str, list[str]]:
-        """Return the values of all inputs for the question that direct reuse answers wrongly."""
+    def _fill_failing_question(self) -> tuple[str, list[str], list[int], int, str, gr.Dropdown]:
+        """Return the values of all inputs for the question that direct reuse answers wrongly.
+
+        The document's choice comes along: a document that was just added may not be among the choices yet.
+        """
         ((question, name),) = FAILING_QUESTION.items()
         documents = [document.id for document in self._backend.documents() if document.name == name]
         methods = [method for method in FAILING_METHODS if method in self._methods]
-        return question, methods, [20], 3, "Once", documents
+        return question, methods, [20], 3, "Once", self.question_inputs.picker.refresh(documents)
 
     def _finished(self, comparison: Comparison | None, update: Update) -> Iterator[Update]:
         """Yield the last update, with the finished outcomes plotted and ready for download.
