@@ -8,8 +8,9 @@ pending row of its own, with the owner `id.1`, `id.2`, ...; one transaction swap
 """
 
 import json
+import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -159,6 +160,7 @@ class Catalog:
                 asdict(replace(document, num_chunks=len(chunks))) | values,
             )
             seal(self._connection, document.id)
+        self._empty_log()
         if is_copy_due(self._folder):
             make_copy(self._connection, self._folder)
         return self.document(document.id)
@@ -186,10 +188,15 @@ class Catalog:
     def delete_pending(self, owner: str) -> None:
         with self._transaction("delete a document"):
             self._connection.execute(f"DELETE FROM documents WHERE pending AND {OWNER} = ?", (owner,))
-        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()  # the log holds deleted text
+        self._empty_log()
 
     def close(self) -> None:
         self._connection.close()
+
+    def _empty_log(self) -> None:
+        """Move the log's content into the database: it holds deleted text, and damage to it loses what follows."""
+        with suppress(sqlite3.OperationalError):  # the disk is full: later
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
     @contextmanager
     def _transaction(self, action: str) -> Iterator[None]:

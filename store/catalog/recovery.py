@@ -37,11 +37,13 @@ def find_damage(folder: Path) -> str:
     Reads all of it: 100 MB take about a second. Raises NewerLibrary.
     """
     path = folder / FILE_NAME
+    has_traces = (folder / "vectors" / "chroma.sqlite3").exists() or bool(copies_of(folder))
     if not path.exists() or not path.stat().st_size:
-        has_traces = (folder / "vectors" / "chroma.sqlite3").exists() or copies_of(folder)
         return ("is missing" if not path.exists() else "is empty") if has_traces else ""
     try:
         with closing(connect(path)) as connection:
+            if not has_tables(connection):  # they can be lost with a damaged log
+                return "is damaged (its tables are missing)" if has_traces else ""
             return _inspect(connection)
     except sqlite3.DatabaseError as error:
         if is_disk_full(error) or getattr(error, "sqlite_errorcode", 0) & 0xFF in USABLE:
@@ -54,8 +56,6 @@ def _inspect(connection: sqlite3.Connection) -> str:
     if answer != "ok":
         return f"is damaged ({' '.join(answer.split())})"
     version = schema_version(connection)
-    if not has_tables(connection):
-        return "is damaged (its tables are missing)" if version else ""
     connection.execute("SELECT count(*) FROM words").fetchone()
     with connection:
         connection.execute("INSERT INTO words (words) VALUES ('integrity-check')")
