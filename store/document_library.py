@@ -271,8 +271,10 @@ class DocumentLibrary:
         expected = self._catalog.segment_counts()
         unknown = self._vectors.segment_counts().keys() - {owner for owner, _ in expected.values()}
         lost = {owner.partition(".")[0] for owner in unknown} - expected.keys()
-        if lost and not self.notice:
-            self.notice = f"{self.notice} {self._catalog.restore(lost)}".strip()
+        if lost and self.notice:
+            self.notice += f" In all, {len(lost)} {'document is' if len(lost) == 1 else 'documents are'} lost."
+        elif lost:
+            self.notice = self._catalog.restore(lost)
         for owner in unknown:  # of the lost and of the restored ones, whose chunks may be others
             self._vectors.delete(owner)
 

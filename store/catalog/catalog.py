@@ -191,6 +191,9 @@ class Catalog:
         self._empty_log()
 
     def close(self) -> None:
+        """Copy the database if it has changed, and close it."""
+        with suppress(sqlite3.Error):
+            make_copy(self._connection, self._folder)
         self._connection.close()
 
     def _empty_log(self) -> None:

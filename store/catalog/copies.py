@@ -15,7 +15,7 @@ from store.errors import StoreFull
 FOLDER = "copies"
 STAMP = "%Y%m%d-%H%M%S"  # when a copy was made, UTC
 MAX_COPIES = 3
-MAX_AGE_S = 24 * 3600.0  # of the newest copy, when a document is added
+MAX_AGE_S = 3600.0  # of the newest copy, when a document is added
 log = logging.getLogger("kvscope")
 
 
@@ -50,7 +50,7 @@ def make_copy(connection: sqlite3.Connection, folder: Path) -> None:
 
 
 def is_copy_due(folder: Path) -> bool:
-    """Return whether the newest copy is older than a day, or there is none."""
+    """Return whether the newest copy is older than MAX_AGE_S, or there is none."""
     copies = copies_of(folder)
     if not copies:
         return True

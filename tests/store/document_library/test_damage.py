@@ -110,6 +110,7 @@ def test_without_database_and_copies_the_loss_is_reported(open_library, filled):
     shutil.rmtree(filled / "copies")
     library = open_library()
     assert library.documents() == [] and "add your documents again" in library.notice
+    assert "In all, 2 documents are lost" in library.notice
 
 
 def test_a_database_whose_tables_were_lost_with_its_log_is_damaged(open_library, filled):
