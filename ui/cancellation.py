@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from backend.interface.library import SessionEvent
+from backend.interface.session import SessionEvent
 from ui.events import session_of
 
 _PATHS = ("/gradio_api/cancel", "/gradio_api/reset")  # the second is for a job that was cancelled before it was queued

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import gradio as gr
 
 from backend.interface.backend import MAX_CONCURRENT_REQUESTS
-from backend.interface.library import SessionEvent
+from backend.interface.session import SessionEvent
 
 MODEL_QUEUE: dict[str, Any] = {"concurrency_id": "model", "concurrency_limit": MAX_CONCURRENT_REQUESTS}
 MAX_INGESTIONS = 128  # including waiting ones, each of which has a thread; the backend decides which are next

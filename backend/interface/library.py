@@ -8,14 +8,6 @@ from typing import Protocol
 from store.types import Chunk, Document, Excerpt
 
 
-class SessionEvent(Event):
-    """The cancel event of work for one session: documents of several sessions take turns."""
-
-    def __init__(self, session: str) -> None:
-        super().__init__()
-        self.session = session
-
-
 @dataclass(frozen=True, slots=True)
 class IngestProgress:
     name: str

@@ -5,7 +5,7 @@ from dataclasses import replace
 from threading import Event, Thread
 from time import sleep
 
-from backend.interface.library import SessionEvent
+from backend.interface.session import SessionEvent
 from backend.services import library as service
 from engine.errors import Cancelled
 from engine.passages import PassageCache
