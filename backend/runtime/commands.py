@@ -56,14 +56,14 @@ def _export(data: Path, target: Path) -> int:
     except KVScopeError:
         target.unlink()
         raise
-    log.info("%d documents exported to %s", count, target)
+    log.info("Documents exported to %s: %d", target, count)
     return 0
 
 
 def _import(data: Path, source: Path) -> int:
     with closing(Catalog(data / "library")) as catalog:
         result = catalog.import_from(source)
-    log.info("%d documents added; %d were in the library before", result.added, result.existing)
+    log.info("Documents added: %d; in the library before: %d", result.added, result.existing)
     for name in result.damaged:
         log.error("%s is damaged in %s and was not added", name, source)
     return 1 if result.damaged else 0

@@ -1,11 +1,14 @@
 """A backend on two tiny models, with a word embedder in place of MiniLM."""
 
+from threading import Event
+
 import pytest
 
 from backend.local import LocalBackend
 from backend.runtime.settings import Settings
 from store.ingest import parse_steps
 from tests.support import tiny
+from tests.support.doubles import TEXTS
 from tests.support.fakes import WordEmbedder
 
 
@@ -15,6 +18,14 @@ def saved(folder, build=tiny.llama, seed=0):
     decoder.model.save_pretrained(folder)
     decoder.tokenizer.save_pretrained(folder)
     return str(folder)
+
+
+def filled(backend, folder):
+    """Add a document to a backend; return the backend."""
+    file = folder / "boats.txt"
+    file.write_text("\n\n".join(TEXTS.values()))
+    list(backend.ingest([(file, file.name)], Event()))
+    return backend
 
 
 @pytest.fixture(autouse=True)

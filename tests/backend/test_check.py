@@ -1,21 +1,17 @@
 """`--check` finds each kind of damage and changes nothing; after `--repair` there is none."""
 
 import random
-from threading import Event
 
 import pytest
 
 from backend.runtime.check import check_folder
-from tests.support.doubles import TEXTS
+from tests.backend.conftest import filled
 
 
 @pytest.fixture
 def data(start, tmp_path):
     """The data folder of a closed backend with a document, its KV, a copy of the database, and settings."""
-    file = tmp_path / "boats.txt"
-    file.write_text("\n\n".join(TEXTS.values()))
-    backend = start()
-    list(backend.ingest([(file, file.name)], Event()))
+    backend = filled(start(), tmp_path)
     data = backend.loader.settings.data
     backend.close()
     (data / "preferences.json").write_text('{"eviction_policy": "lru"}')

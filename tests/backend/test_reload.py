@@ -22,18 +22,12 @@ from engine.scoring.trained_selector import SelectorHead, TokenSelector
 from store.errors import StoreFull
 from store.preferences import Preferences
 from store.retrieval.reranker import RerankerUnusable
+from tests.backend.conftest import filled
 from tests.support import tiny
-from tests.support.doubles import TEXTS, last
+from tests.support.doubles import last
 from tests.support.fakes import WordEmbedder
 
 ASK = Request("When does the Old Kestrel sail?", max_new_tokens=4)
-
-
-def filled(backend, folder):
-    file = folder / "boats.txt"
-    file.write_text("\n\n".join(TEXTS.values()))
-    list(backend.ingest([(file, file.name)], Event()))
-    return backend
 
 
 def change(backend, **choices):

@@ -5,17 +5,11 @@ import time
 from threading import Event
 
 from engine.request import Request
-from tests.support.doubles import TEXTS, last
+from tests.backend.conftest import filled
+from tests.support.doubles import last
 from tests.support.fakes import WordEmbedder
 
 ASK = Request("When does the Old Kestrel sail?", max_new_tokens=4)
-
-
-def filled(backend, folder):
-    file = folder / "boats.txt"
-    file.write_text("\n\n".join(TEXTS.values()))
-    list(backend.ingest([(file, file.name)], Event()))
-    return backend
 
 
 def wait_until(condition, timeout_s=20.0):

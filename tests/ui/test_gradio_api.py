@@ -81,6 +81,8 @@ def test_a_document_is_renamed_and_reindexed(client, backend, tmp_path):
     (listed,) = client.predict(api_name="/list_documents")
     renamed = client.predict(document_id=listed["id"], name="log.md", api_name="/rename_document")
     assert renamed == {**listed, "name": "log.md"} == client.predict(api_name="/list_documents")[0]
+    with pytest.raises(Exception, match="Give the document's new name"):
+        client.predict(document_id=listed["id"], name=" ", api_name="/rename_document")
     (ended,) = client.predict(document_id=listed["id"], api_name="/reindex_document")
     assert (ended["name"], ended["stage"]) == ("log.md", "done") and backend.library.reindexed == [listed["id"]]
     for call in ({"name": "a.md", "api_name": "/rename_document"}, {"api_name": "/reindex_document"}):

@@ -1,4 +1,4 @@
-"""The unpacked bundled model is used only as it was unpacked."""
+"""Damaged files of the unpacked bundled model are replaced before it is loaded."""
 
 import pytest
 
