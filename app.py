@@ -90,14 +90,17 @@ def _serve(settings: Settings, temporary: Path) -> int:
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, lambda number, frame: signals.append(number))
     try:
-        page.launch(
-            server_name=settings.host,
-            server_port=settings.port,
-            show_error=True,
-            quiet=True,
-            prevent_thread_lock=True,
-            **launch_options(app_kwargs(served, settings.host, access)),
-        )
+        try:
+            page.launch(
+                server_name=settings.host,
+                server_port=settings.port,
+                show_error=True,
+                quiet=True,
+                prevent_thread_lock=True,
+                **launch_options(app_kwargs(served, settings.host, access)),
+            )
+        except OSError as error:
+            return _report_port(settings, error)
         backend.start()  # after launch: loading would slow down the server's start beyond Gradio's timeout
         log.info("Open %s in a browser; press Ctrl+C to quit", page.local_url)
         next_cleaning = 0.0
@@ -107,8 +110,6 @@ def _serve(settings: Settings, temporary: Path) -> int:
                 next_cleaning = time.monotonic() + CLEAN_S
             time.sleep(POLL_S)
         log.info("Closing")
-    except OSError as error:
-        return _report_port(settings, error)
     finally:
         backend.close()
         if page.is_running:

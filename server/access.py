@@ -92,6 +92,8 @@ def read_access(settings: AccessSettings, environment: MutableMapping[str, str] 
     keys = [key for key in map(str.strip, environment.pop(KEYS_VARIABLE, "").split(",")) if key]
     if any(len(key) < MIN_KEY for key in keys):
         raise BadAccess(f"A key in {KEYS_VARIABLE} has fewer than {MIN_KEY} characters.")
+    if not all(map(str.isascii, keys)):  # HTTP headers cannot hold others
+        raise BadAccess(f"A key in {KEYS_VARIABLE} has characters that are not ASCII.")
     has_credentials = bool(keys or settings.password_file)
     is_loopback_host = is_loopback(host_name(settings.host))
     if is_loopback_host and not settings.public_name and not has_credentials:

@@ -82,7 +82,7 @@ class LimitGuard:
 
     def _check_upload(self, client: str, headers: Headers) -> None:
         length = headers.get("content-length", "")
-        if not length.isdecimal():
+        if not length.isdecimal() or "transfer-encoding" in headers:
             raise ApiError(411, "An upload must have a Content-Length.")
         check(self._uploads, client, "uploads per hour")
         check(self._upload_bytes, client, "MiB of uploads per hour", int(length))

@@ -5,7 +5,7 @@ import tempfile
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
 from itertools import chain
-from threading import Event
+from threading import Event, Lock
 from typing import Any
 
 from fastapi import FastAPI
@@ -34,7 +34,6 @@ from server.headers import SecurityHeaders
 from server.host_guard import HostGuard
 from server.limits import CLIENT, LimitGuard
 from server.upload_guard import UploadGuard
-from store.errors import KVScopeError
 
 MAX_BODY_BYTES = 2**20  # a conversation of some hundred pages
 _ENDPOINTS = "/v1/chat/completions, /v1/models, /v1/docs, /v1/openapi.json, /healthz and /metrics"
@@ -54,15 +53,28 @@ def app_kwargs(backend: Backend, host: str, access: Access = LOCAL) -> dict[str,
     def metrics(request: HttpRequest) -> Response:
         return PlainTextResponse(backend.metrics_text(), media_type="text/plain; version=0.0.4")
 
+    exporting = Lock()
+
     def export(request: HttpRequest) -> Response:
-        file = tempfile.TemporaryFile()  # noqa: SIM115  closed by the response
-        try:
-            backend.export(file)
-        except KVScopeError as error:
-            file.close()
-            return PlainTextResponse(str(error), 500)
-        file.seek(0)
         headers = {"Content-Disposition": "attachment; filename=kvscope-library.zip"}
+        if request.headers.get("sec-fetch-site") == "cross-site":  # another site's page cannot read it, but start it
+            return ApiError(403, "Open the Library page to export the library.").response()
+        if request.method == "HEAD":
+            return Response(media_type="application/zip", headers=headers)
+        if not exporting.acquire(blocking=False):
+            return ApiError(429, "The library is being exported. Try again later.", retry_s=RETRY_S).response()
+        try:
+            file = tempfile.TemporaryFile()  # noqa: SIM115  closed by the response
+            try:
+                backend.export(file)
+            except BaseException:
+                file.close()
+                raise
+        except Exception as error:  # noqa: BLE001  sent to the client
+            return to_api_error(error).response()
+        finally:
+            exporting.release()
+        file.seek(0)
         chunks = iter(lambda: file.read(2**20), b"")
         close = BackgroundTask(file.close)
         return StreamingResponse(chunks, media_type="application/zip", headers=headers, background=close)

@@ -7,7 +7,10 @@ Gradio's own functions would come too late for that, and there are several of th
 
 import json
 import os
+import re
+from typing import Any
 
+from fastapi.concurrency import run_in_threadpool
 from gradio.utils import get_upload_folder
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
@@ -22,6 +25,13 @@ _MESSAGE = "Only uploaded files are accepted, no URLs and no other paths: upload
 _REFUSAL = {  # in the format whose message gradio_client shows
     "detail": [{"__type__": "validate", "is_valid": False, "parameter_name": "file", "message": _MESSAGE}]
 }
+
+
+_UNUSED = re.compile("/(process_recording|vibe-[^/]*)/?$")  # the first hands the body to ffmpeg
+
+
+class _ForeignFile(Exception):
+    """A body contains a file that was not uploaded."""
 
 
 class UploadGuard:
@@ -44,7 +54,9 @@ class UploadGuard:
                 await error.response(scope["path"])(scope, receive, send)
                 return
             receive = _replay(body, receive)
-        if "://" in scope["path"] or _has_foreign_file(body):
+        if _UNUSED.search(scope["path"]):
+            await JSONResponse({"detail": "KVScope does not use this function of Gradio."}, 404)(scope, receive, send)
+        elif "://" in scope["path"] or await run_in_threadpool(_has_foreign_file, body):
             await JSONResponse(_REFUSAL, 422)(scope, receive, send)
         else:
             await self._app(scope, receive, send)
@@ -52,19 +64,18 @@ class UploadGuard:
 
 def _has_foreign_file(body: bytes) -> bool:
     """Return whether a JSON body contains an object whose `path` is not an uploaded file."""
+
+    def check(value: dict[str, Any]) -> None:
+        path = value.get("path")
+        if isinstance(path, str) and not _is_uploaded(path):
+            raise _ForeignFile
+
     try:
-        values = [json.loads(body)]
+        json.loads(body, object_hook=check)  # called for the innermost objects first
+    except _ForeignFile:
+        return True
     except (ValueError, RecursionError):  # Gradio cannot read it either
-        return False
-    while values:
-        value = values.pop()
-        if isinstance(value, dict):
-            path = value.get("path")
-            if isinstance(path, str) and not _is_uploaded(path):
-                return True
-            values += value.values()
-        elif isinstance(value, list):
-            values += value
+        pass
     return False
 
 

@@ -43,7 +43,7 @@ class CancelRoute:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] not in _PATHS:
+        if scope["type"] != "http" or scope["path"] not in _PATHS or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
         try:

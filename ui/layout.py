@@ -22,6 +22,7 @@ from ui.pages.inspect.page import Inspect
 from ui.pages.library.page import Library
 from ui.pages.settings.page import Settings
 
+MAX_SESSIONS = 500  # open tabs whose state is kept; the one not used for the longest time is forgotten first
 _OTHER_THREADS = 40  # Gradio's default
 _OPENS = {"data_opens": "kv-documents-open", "aria_expanded": "false", "aria_controls": "documents"}
 _TOGGLE = tag("button", "Documents", type="button", id="documents-toggle", **_OPENS)  # for phones
@@ -123,6 +124,7 @@ def launch_options(app_kwargs: Mapping[str, Any] | None = None) -> dict[str, Any
     app_kwargs = app_kwargs or {}
     return {
         "app_kwargs": {**app_kwargs, "middleware": [*app_kwargs.get("middleware", ()), Middleware(CancelRoute)]},
+        "state_session_capacity": MAX_SESSIONS,
         "max_threads": _OTHER_THREADS + MAX_INGESTIONS,
         "theme": _theme(),
         "css_paths": styles,

@@ -31,8 +31,10 @@ def in_use(uploads: Sequence[Path]) -> Iterator[None]:
 
 def delete_old(folder: Path) -> None:
     """Delete the files below a folder that are older than MAX_AGE_S and not in use."""
-    with suppress(OSError):  # others delete files, too
-        for path in folder.rglob("*"):
-            with _lock:
-                if path not in _uses and path.is_file() and time() - path.stat().st_mtime > MAX_AGE_S:
-                    path.unlink()
+    paths: list[Path] = []
+    with suppress(OSError):
+        paths += folder.rglob("*")
+    for path in paths:
+        with suppress(OSError), _lock:  # others delete files, too
+            if path not in _uses and path.is_file() and time() - path.stat().st_mtime > MAX_AGE_S:
+                path.unlink()

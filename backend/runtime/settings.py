@@ -150,7 +150,7 @@ class Settings(BaseSettings):
     @field_validator("data", "password_file")
     @classmethod
     def _expand_user(cls, path: Path | None) -> Path | None:
-        return path and path.expanduser()  # shells do not expand ~ in --data=~/kvscope
+        return path and path.expanduser().absolute()  # shells do not expand ~ in --data=~/kvscope
 
     @field_validator("disk_kv_bits", mode="before")
     @classmethod

@@ -316,6 +316,28 @@ def test_the_library_is_downloaded_as_a_file(url):
     assert "attachment" in response.headers["content-disposition"]
 
 
+def test_the_library_is_exported_for_this_site_once_at_a_time(url, backend, monkeypatch):
+    started, may_end = Event(), Event()
+
+    def export(target):
+        started.set()
+        may_end.wait(20)
+
+    monkeypatch.setattr(backend, "export", export)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(httpx.get, f"{url}library.zip", timeout=30)
+        assert started.wait(20)
+        assert httpx.get(f"{url}library.zip").status_code == 429
+        assert httpx.head(f"{url}library.zip").status_code == 200  # without an export
+        may_end.set()
+        assert first.result().status_code == 200
+    assert httpx.get(f"{url}library.zip", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    monkeypatch.setattr(backend, "export", lambda target: 1 / 0)
+    assert httpx.get(f"{url}library.zip").json()["error"]["type"] == "server_error"
+    monkeypatch.undo()
+    assert httpx.get(f"{url}library.zip").content == b"PK exported"
+
+
 def test_metrics_count_drafts_by_what_verification_found(url, backend):
     for draft in ("other", backend.answer, ""):
         backend.draft = draft
