@@ -39,9 +39,15 @@ def replace_synced(source: Path, target: Path) -> None:
 
 
 def copy_aside(path: Path) -> Path:
-    """Copy a damaged file to a name with today's date next to it, before it is replaced; return the copy."""
+    """Keep a damaged file under a name with today's date next to it, before it is replaced; return the new path.
+
+    A hard link where there are such: it needs no space, and the file need not be readable.
+    """
     stem = f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"
     names = (f"{stem}-{number}" if number else stem for number in count())
     target = next(copy for name in names if not (copy := path.with_name(name)).exists())
-    shutil.copyfile(path, target)
+    try:
+        os.link(path, target)
+    except OSError:
+        shutil.copyfile(path, target)
     return target

@@ -52,13 +52,15 @@ class DocumentLibrary:
         self._lock = threading.RLock()  # guards the fields below; not held while a model runs or a caller pauses
         self._claimed = set[str]()  # documents that are being added or re-indexed
         self._catalog = Catalog(root)
-        self._vectors = VectorIndex(root / "vectors")
+        try:
+            self._vectors = VectorIndex(root / "vectors")
+        except BaseException:
+            self._catalog.close()
+            raise
         self.notice = self._catalog.notice  # of damage that was found, in sentences for the user
-        with suppress(StoreFull):
+        with suppress(StoreFull):  # if the disk is full: serve the existing documents
             self._purge_pending()
-        if self._catalog.pending_owners():
-            return  # the disk is full: serve the existing documents
-        self._check_vectors()
+            self._check_vectors()
 
     def add(self, path: Path, name: str) -> Iterator[Progress]:
         """Parse, chunk, embed and index one file, yielding progress; closing the iterator early leaves no trace.
@@ -135,17 +137,19 @@ class DocumentLibrary:
                 continue  # it is being re-indexed, or deleted
             try:
                 with self._lock:
-                    owner = self._catalog.owner(document.id)
+                    if document.id not in {each.id for each in self.documents_without_vectors()}:
+                        continue  # re-indexed or deleted in the meantime
+                    owner, chunks = self._catalog.owner(document.id), self._catalog.chunks(document.id)
                     self._vectors.delete(owner)
-                num_segments = yield from self._embed(owner, self._catalog.chunks(document.id))
-                with self._lock:
+                num_segments = yield from self._embed(owner, chunks)
+                with self._lock, suppress(NoSuchDocument):  # deleted in the meantime
+                    self._catalog.document(document.id)
                     self._catalog.set_segment_count(document.id, num_segments)
-            except NoSuchDocument:
-                pass  # deleted in the meantime
             finally:
-                self._release(document.id)
-                with suppress(StoreFull):
-                    self._purge_pending(document.id)
+                with self._lock:
+                    with suppress(StoreFull):
+                        self._purge_pending(document.id)
+                    self._release(document.id)
 
     def rename(self, document_id: str, name: str) -> Document:
         """Rename a document, with a number if the name exists. Raises NoSuchDocument or StoreFull."""
@@ -272,7 +276,7 @@ class DocumentLibrary:
         unknown = self._vectors.segment_counts().keys() - {owner for owner, _ in expected.values()}
         lost = {owner.partition(".")[0] for owner in unknown} - expected.keys()
         if lost and self.notice:
-            self.notice += f" In all, {len(lost)} {'document is' if len(lost) == 1 else 'documents are'} lost."
+            self.notice += f" In all, up to {len(lost)} {'document is' if len(lost) == 1 else 'documents are'} lost."
         elif lost:
             self.notice = self._catalog.restore(lost)
         for owner in unknown:  # of the lost and of the restored ones, whose chunks may be others

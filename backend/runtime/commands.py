@@ -8,7 +8,6 @@ from backend.runtime.check import check_folder
 from backend.runtime.settings import Settings
 from store.catalog.catalog import Catalog
 from store.catalog.transfer import export_library
-from store.errors import KVScopeError
 from store.kv.blobs import remove_all
 from store.lock import FolderLock
 
@@ -53,7 +52,7 @@ def _export(data: Path, target: Path) -> int:
     except OSError as error:
         log.error("%s cannot be written (%s). Choose another file.", target, error.strerror)
         return 1
-    except KVScopeError:
+    except BaseException:
         target.unlink()
         raise
     log.info("Documents exported to %s: %d", target, count)

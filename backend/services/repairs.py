@@ -19,19 +19,18 @@ class Repairs:
     def __init__(self, loader: RuntimeLoader, tasks: TaskRegistry) -> None:
         self._loader = loader
         self._tasks = tasks
-        self._library: DocumentLibrary | None = None
         loader.on_open = self.start
 
-    def start(self, library: DocumentLibrary) -> None:
-        """Compute the vectors that a library misses, if any, while questions are answered."""
-        self._library = library
-        if library.documents_without_vectors():
+    def start(self) -> None:
+        """Compute the vectors that the library misses, if any, while questions are answered."""
+        library = self._loader.opened
+        if library is not None and library.documents_without_vectors():
             Thread(target=self._embed_missing, args=[library], name="vectors", daemon=True).start()
 
     def notices(self) -> list[str]:
         """Return sentences for the user; empty if nothing was damaged."""
         with suppress(ModelNotReady, LoadingFailed), self._loader.borrow():
-            library = self._library
+            library = self._loader.opened
             assert library is not None, "the runtime is open"
             notices = [library.notice]
             if missing := len(library.documents_without_vectors()):

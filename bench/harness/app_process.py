@@ -40,6 +40,10 @@ class AppProcess:
         self._process.terminate()
         self._process.wait()
 
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
     def kill(self) -> None:
         """End the process at once, without any clean-up."""
         self._process.kill()

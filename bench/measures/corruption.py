@@ -142,7 +142,7 @@ def _damage_copy(original: Path, copy: Path, path: Path, damage: Damage, rng: ra
 
 def _read(models: Models, data: Path, dtype: str, added: Sequence[Path] = ()) -> _Found:
     """Open library and chunk KV of a folder as the application does, add files, and answer the question."""
-    Preferences(data).read()
+    Preferences(data).read()  # must not fail
     tokenizer = PromptTemplate(models.primary.tokenizer).tokenizer.data
     with (
         closing(DiskBlobs(data / "kv")) as blobs,

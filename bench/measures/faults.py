@@ -87,8 +87,9 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
                     killer = Timer(rng.uniform(0, WORK_S), app.kill)
                     killer.start()
                     ended_by = pool.submit(_work, client, library, data, rng).exception()
-                    if isinstance(ended_by, _Refused):
-                        print(f"start {number}: {ended_by}")
+                    if app.is_running:  # not ended by the kill
+                        counts["wrong"] += 1
+                        print(f"start {number}: {ended_by!r}")
                     killer.join()
     return [{"kills": arguments.kills, "acknowledged": library.num_acknowledged, **counts}]
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from store.catalog.bm25 import BM25Index
-from store.catalog.copies import erase_words, forget, is_copy_due, make_copy
+from store.catalog.copies import clean_up, forget, is_copy_due, make_copy
 from store.catalog.document_text import estimate_page_starts, gaps_before, join_chunks
 from store.catalog.recovery import find_damage, rebuild, restore
 from store.catalog.schema import FILE_NAME, connect, has_tables, is_outdated, migrate, seal
@@ -26,6 +26,8 @@ from store.ingest.document import ParsedDocument
 from store.names import unique_name
 from store.types import Chunk, Document
 
+DELETED = 2  # value of `pending` of a document that was complete
+BUSY_TIMEOUT_MS = 5000  # SQLite's wait for other connections, here and in Python by default
 DOCUMENT = """
 SELECT id, name, size_bytes, pages, chunks, added_at, warning, chunk_tokens, chunk_overlap,
     parser_version
@@ -49,6 +51,7 @@ class Catalog:
         self._folder = folder
         with disk_full_as_store_full(f"open {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
+            clean_up(folder)
             damage = find_damage(folder)
             self.notice = rebuild(folder, damage) if damage else ""  # what was damaged, for the user
             self._connection = connect(folder / FILE_NAME)
@@ -178,28 +181,38 @@ class Catalog:
             self._connection.execute("UPDATE documents SET passages = ? WHERE id = ?", (num_segments, document_id))
 
     def hide(self, document_id: str) -> None:
-        """Make a document pending, and erase its text, also from the copies of the database."""
+        """Make a document pending, and delete its chunks and terms."""
         with self._transaction("delete a document"):
-            self._connection.execute("UPDATE documents SET pending = 1, warning = '' WHERE id = ?", (document_id,))
+            query = "UPDATE documents SET pending = ?, warning = '' WHERE id = ?"
+            self._connection.execute(query, (DELETED, document_id))
             self._delete_chunks(document_id)
-            erase_words(self._connection)
-        forget(self._folder, document_id)
 
     def delete_pending(self, owner: str) -> None:
+        """Delete a pending document's row; of one that was complete, the text is erased, also from the copies."""
+        query = f"SELECT 1 FROM documents WHERE pending = ? AND {OWNER} = ?"
+        was_complete = self._connection.execute(query, (DELETED, owner)).fetchone() is not None
+        if was_complete:
+            forget(self._folder, owner.partition(".")[0])
         with self._transaction("delete a document"):
+            if was_complete:  # the lexical index keeps the words of deleted chunks until it is merged
+                self._connection.execute("INSERT INTO words (words) VALUES ('optimize')")
             self._connection.execute(f"DELETE FROM documents WHERE pending AND {OWNER} = ?", (owner,))
         self._empty_log()
 
     def close(self) -> None:
         """Copy the database if it has changed, and close it."""
-        with suppress(sqlite3.Error):
-            make_copy(self._connection, self._folder)
+        make_copy(self._connection, self._folder)
         self._connection.close()
 
     def _empty_log(self) -> None:
-        """Move the log's content into the database: it holds deleted text, and damage to it loses what follows."""
-        with suppress(sqlite3.OperationalError):  # the disk is full: later
+        """Move the log's content into the database: it holds deleted text, and damage to it loses what follows.
+
+        While an export reads the database, or on a full disk, this is left to the next change.
+        """
+        self._connection.execute("PRAGMA busy_timeout = 0")
+        with suppress(sqlite3.OperationalError):
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self._connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
 
     @contextmanager
     def _transaction(self, action: str) -> Iterator[None]:

@@ -1,6 +1,11 @@
-"""The last generations of the library's database, from which `recovery` restores documents."""
+"""The last generations of the library's database, from which `recovery` restores documents.
+
+Copies have no lexical index: it is computed from the chunks.
+"""
 
 import logging
+import re
+import shutil
 import sqlite3
 import time
 from calendar import timegm
@@ -8,54 +13,66 @@ from contextlib import closing, suppress
 from hashlib import sha256
 from pathlib import Path
 
-from store.catalog.schema import connect
-from store.disk_full import disk_full_as_store_full
-from store.errors import StoreFull
+from store.catalog.schema import connect, delete_database
 
 FOLDER = "copies"
-STAMP = "%Y%m%d-%H%M%S"  # when a copy was made, UTC
 MAX_COPIES = 3
 MAX_AGE_S = 3600.0  # of the newest copy, when a document is added
+STAMP = "%Y%m%d-%H%M%S"  # when a copy was made, UTC
+NAME = re.compile(r"library-(\d{8}-\d{6})-\d{3}-([0-9a-f]{8})\.sqlite3")  # time, milliseconds, state
+DRAFT = "library.draft"
+READING = ".reading-"  # prefix of the folders in which databases are read; see `recovery`
 log = logging.getLogger("kvscope")
 
 
 def copies_of(folder: Path) -> list[Path]:
     """Return the copies of the library in a folder, newest first."""
-    return sorted((folder / FOLDER).glob("library-*.sqlite3"), reverse=True)
+    return sorted((path for path in (folder / FOLDER).glob("library-*") if NAME.fullmatch(path.name)), reverse=True)
+
+
+def clean_up(folder: Path) -> None:
+    """Delete what a killed process left of copies and of reading them."""
+    with suppress(OSError):
+        delete_database(folder / FOLDER / DRAFT)
+        for path in [*folder.glob(f"{READING}*"), *(folder / FOLDER).glob(f"{READING}*")]:
+            shutil.rmtree(path, ignore_errors=True)
+        for path in (folder / FOLDER).glob("library-*-[ws][ah][lm]"):
+            if not path.with_name(path.name[:-4]).exists():
+                path.unlink()
 
 
 def make_copy(connection: sqlite3.Connection, folder: Path) -> None:
-    """Copy the library's database if its documents have changed since the newest copy; a full disk is logged only."""
-    state, existing = _state(connection), copies_of(folder)
-    if not state or (existing and existing[0].stem.endswith(state)):
-        return
-    now = time.time()
-    milliseconds = f"{now % 1:.3f}"[2:]
-    path = folder / FOLDER / f"library-{time.strftime(STAMP, time.gmtime(now))}-{milliseconds}-{state}.sqlite3"
-    draft = path.with_suffix(".draft")
+    """Copy the library's database if its documents have changed since the newest copy; errors are only logged."""
     try:
-        with disk_full_as_store_full("copy the library's database"):
-            path.parent.mkdir(exist_ok=True)
-            draft.unlink(missing_ok=True)
-            with closing(sqlite3.connect(draft)) as target:
-                connection.backup(target)
-                target.execute("PRAGMA journal_mode = DELETE")  # one file
-            draft.replace(path)
-    except StoreFull as error:
-        log.warning("%s", error)
+        state, existing = _state(connection), copies_of(folder)
+        if not state or (existing and existing[0].stem.endswith(state)):
+            return
+        now = time.time()
+        milliseconds = f"{now % 1:.3f}"[2:]
+        path = folder / FOLDER / f"library-{time.strftime(STAMP, time.gmtime(now))}-{milliseconds}-{state}.sqlite3"
+        draft = path.with_name(DRAFT)
+        path.parent.mkdir(exist_ok=True)
+        delete_database(draft)
+        with closing(sqlite3.connect(draft)) as target:
+            connection.backup(target)
+            target.execute("PRAGMA journal_mode = DELETE")  # one file
+            target.execute("DROP TABLE IF EXISTS words")
+            target.execute("VACUUM")
+        draft.replace(path)
+        for old in [each for each in copies_of(folder) if each != path][MAX_COPIES - 1 :]:
+            delete_database(old)
+    except (OSError, sqlite3.Error) as error:
+        log.warning("the library's database could not be copied: %s", error)
         with suppress(OSError):
-            draft.unlink(missing_ok=True)
-    for old in copies_of(folder)[MAX_COPIES:]:
-        old.unlink(missing_ok=True)
+            delete_database(folder / FOLDER / DRAFT)
 
 
 def is_copy_due(folder: Path) -> bool:
     """Return whether the newest copy is older than MAX_AGE_S, or there is none."""
-    copies = copies_of(folder)
-    if not copies:
-        return True
-    _, day, second, *_ = copies[0].stem.split("-")
-    return time.time() - timegm(time.strptime(f"{day}-{second}", STAMP)) > MAX_AGE_S
+    for newest in copies_of(folder)[:1]:
+        if match := NAME.fullmatch(newest.name):
+            return not 0 <= time.time() - timegm(time.strptime(match[1], STAMP)) <= MAX_AGE_S
+    return True
 
 
 def forget(folder: Path, document_id: str) -> None:
@@ -64,26 +81,13 @@ def forget(folder: Path, document_id: str) -> None:
         try:
             with closing(connect(path)) as copy:
                 with copy:
-                    delete_document(copy, document_id)
+                    copy.execute("DELETE FROM chunks WHERE document_id = ?", (document_id,))
+                    copy.execute("DELETE FROM documents WHERE id = ?", (document_id,))
                 copy.execute("PRAGMA journal_mode = DELETE")
-        except sqlite3.DatabaseError as error:
+        except sqlite3.Error as error:
             log.warning("%s is deleted: %s", path, error)
-            path.unlink(missing_ok=True)
-
-
-def delete_document(connection: sqlite3.Connection, document_id: str) -> None:
-    """Delete a document's row, chunks and words in the current transaction, so that no text of it remains."""
-    connection.execute(
-        "DELETE FROM words WHERE rowid IN (SELECT row FROM chunks WHERE document_id = ?)", (document_id,)
-    )
-    connection.execute("DELETE FROM chunks WHERE document_id = ?", (document_id,))
-    connection.execute("DELETE FROM documents WHERE id = ?", (document_id,))
-    erase_words(connection)
-
-
-def erase_words(connection: sqlite3.Connection) -> None:
-    """Merge the lexical index, which otherwise keeps the words of deleted chunks for a while."""
-    connection.execute("INSERT INTO words (words) VALUES ('optimize')")
+            with suppress(OSError):
+                delete_database(path)
 
 
 def _state(connection: sqlite3.Connection) -> str:

@@ -5,7 +5,6 @@ new one gets every document whose checksum is right, from the damaged one first 
 """
 
 import logging
-import os
 import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -13,10 +12,19 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from store.atomic import copy_aside
-from store.catalog.copies import copies_of
-from store.catalog.schema import FILE_NAME, checksum, connect, has_tables, migrate, schema_version
-from store.catalog.stored import documents_in, insert
+from store.atomic import copy_aside, replace_synced
+from store.catalog.copies import READING, copies_of
+from store.catalog.schema import (
+    FILE_NAME,
+    check_version_of_file,
+    checksum,
+    connect,
+    delete_database,
+    has_tables,
+    migrate,
+    schema_version,
+)
+from store.catalog.stored import StoredDocument, documents_in, insert
 from store.disk_full import disk_full_as_store_full, is_disk_full
 from store.names import clean_name, unique_name
 
@@ -40,6 +48,7 @@ def find_damage(folder: Path) -> str:
     has_traces = (folder / "vectors" / "chroma.sqlite3").exists() or bool(copies_of(folder))
     if not path.exists() or not path.stat().st_size:
         return ("is missing" if not path.exists() else "is empty") if has_traces else ""
+    check_version_of_file(path)
     try:
         with closing(connect(path)) as connection:
             if not has_tables(connection):  # they can be lost with a damaged log
@@ -71,7 +80,9 @@ def is_readable(path: Path) -> bool:
     try:
         with _opened_copy(path) as connection:
             return tuple(connection.execute("PRAGMA quick_check(1)").fetchone()) == ("ok",)
-    except sqlite3.DatabaseError:
+    except (OSError, sqlite3.DatabaseError) as error:
+        if is_disk_full(error):
+            raise
         return False
 
 
@@ -84,23 +95,22 @@ def rebuild(folder: Path, damage: str) -> str:
     restored: dict[str, str] = {}  # names by id
     lost: dict[str, str] = {}
     with disk_full_as_store_full("rebuild the library"):
-        _unlink(draft)
+        delete_database(draft)
         with closing(connect(draft)) as target:
             migrate(target)
             for source in ([path] if path.exists() else []) + copies_of(folder):
-                with suppress(sqlite3.DatabaseError), _opened_copy(source) as connection:
-                    for stored in documents_in(connection):
-                        document_id, name = str(stored.document["id"]), clean_name(str(stored.document["name"]))
-                        if document_id in restored:
-                            continue
-                        if stored.is_whole:
-                            with target:
-                                restored[document_id] = insert(target, stored, unique_name(name, {*restored.values()}))
-                        lost.setdefault(document_id, name)
+                for stored in _read_documents(source):
+                    document_id, name = str(stored.document["id"]), clean_name(str(stored.document["name"]))
+                    if document_id in restored:
+                        continue
+                    lost.setdefault(document_id, name)
+                    if stored.is_whole:
+                        with suppress(sqlite3.IntegrityError), target:
+                            restored[document_id] = insert(target, stored, unique_name(name, {*restored.values()}))
         aside = _copy_aside(path)
-        for suffix in ("-wal", "-shm"):
+        for suffix in ("-wal", "-shm"):  # first: with a log of another database, SQLite would damage the new one
             Path(f"{path}{suffix}").unlink(missing_ok=True)
-        os.replace(draft, path)
+        replace_synced(draft, path)
     notice = _describe(damage, aside, restored, [name for each, name in lost.items() if each not in restored])
     log.error("%s", notice)
     return notice
@@ -111,11 +121,10 @@ def restore(connection: sqlite3.Connection, folder: Path, document_ids: Iterable
     wanted, names = set(document_ids), {row[0] for row in connection.execute("SELECT name FROM documents")}
     restored: dict[str, str] = {}
     for source in copies_of(folder):
-        with suppress(sqlite3.DatabaseError), _opened_copy(source) as copy:
-            for stored in documents_in(copy):
-                if stored.is_whole and (document_id := stored.document["id"]) in wanted - restored.keys():
-                    with connection:
-                        restored[document_id] = insert(connection, stored, unique_name(stored.document["name"], names))
+        for stored in _read_documents(source):
+            if (document_id := stored.document["id"]) in wanted - restored.keys() and stored.is_whole:
+                with suppress(sqlite3.IntegrityError), connection:
+                    restored[document_id] = insert(connection, stored, unique_name(stored.document["name"], names))
                     names.add(restored[document_id])
     num_lost = len(wanted) - len(restored)
     notice = f"The library's database had lost {len(wanted)} of its documents. {len(restored)} were restored."
@@ -145,14 +154,27 @@ def _describe(damage: str, aside: Path | None, restored: dict[str, str], lost: l
     elif not restored:
         parts.append("Please add your documents again.")
     if aside:
-        parts.append(f"The old file is kept as {aside.name}; delete it when you no longer need it.")
+        parts.append(
+            f"The old file is kept as {aside.name}, with all of its text; delete it when you no longer need it."
+        )
     return " ".join(parts)
+
+
+def _read_documents(source: Path) -> Iterator[StoredDocument]:
+    """Yield the documents of a database, none of one that cannot be read."""
+    try:
+        with _opened_copy(source) as connection:
+            yield from documents_in(connection)
+    except (OSError, sqlite3.DatabaseError) as error:
+        if is_disk_full(error):
+            raise
+        log.warning("%s cannot be read: %s", source.name, error)
 
 
 @contextmanager
 def _opened_copy(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a temporary copy of a database, because opening can change it."""
-    with TemporaryDirectory(dir=path.parent, prefix=".reading-") as folder:
+    with TemporaryDirectory(dir=path.parent, prefix=READING) as folder:
         copy = Path(folder) / path.name
         shutil.copyfile(path, copy)
         with suppress(FileNotFoundError):
@@ -161,9 +183,3 @@ def _opened_copy(path: Path) -> Iterator[sqlite3.Connection]:
             connection.row_factory = sqlite3.Row
             connection.text_factory = lambda data: data.decode("utf-8", "replace")
             yield connection
-
-
-def _unlink(path: Path) -> None:
-    """Delete a database with its log."""
-    for part in path.parent.glob(f"{path.name}*"):
-        part.unlink()

@@ -47,12 +47,30 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def delete_database(path: Path) -> None:
+    """Delete a database that is not open, with SQLite's files next to it."""
+    for suffix in ("-wal", "-shm", "-journal", ""):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
+
+
+def check_version_of_file(path: Path) -> None:
+    """Raise NewerLibrary for a database of a newer version, even if SQLite cannot read it."""
+    with path.open("rb") as file:
+        header = file.read(64)
+    if header.startswith(b"SQLite format 3\0"):
+        _check_version(int.from_bytes(header[60:64]))  # where SQLite's file format has `user_version`
+
+
 def schema_version(connection: sqlite3.Connection) -> int:
     """Return the version of a database, 0 if it is empty or of version 0.1. Raises NewerLibrary."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
+    _check_version(version)
+    return version
+
+
+def _check_version(version: int) -> None:
     if version > len(MIGRATIONS):
         raise NewerLibrary(f"The library has format {version}; this version of KVScope reads up to {len(MIGRATIONS)}.")
-    return version
 
 
 def has_tables(connection: sqlite3.Connection) -> bool:

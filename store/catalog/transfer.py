@@ -27,6 +27,10 @@ MAX_LINE_BYTES = 2**28  # of one document; the longest text is 20 million charac
 MAX_SMALL_BYTES = 2**20  # of the other members
 
 
+class ExportFailed(KVScopeError):
+    hint = "Start KVScope once, or run it with --repair, then export the library again."
+
+
 class ImportFailed(KVScopeError):
     hint = "Export the library again and import the new file; nothing was changed by this one."
 
@@ -43,8 +47,15 @@ class ImportResult:
 def export_library(data: Path, target: IO[bytes]) -> int:
     """Write an export of a data folder, which may be in use; return the number of documents.
 
-    Raises ImportFailed for a library of an earlier version, and StoreFull.
+    Raises ExportFailed for a library that is damaged or of an earlier version, and StoreFull.
     """
+    try:
+        return _export(data, target)
+    except sqlite3.DatabaseError as error:
+        raise ExportFailed(f"The library's database cannot be read ({error}).") from error
+
+
+def _export(data: Path, target: IO[bytes]) -> int:
     path = data / "library" / FILE_NAME
     count = 0
     with disk_full_as_store_full("export the library"), zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -52,11 +63,16 @@ def export_library(data: Path, target: IO[bytes]) -> int:
             with closing(sqlite3.connect(path)) as connection, archive.open(DOCUMENTS, "w", force_zip64=True) as lines:
                 connection.row_factory = sqlite3.Row
                 if is_outdated(connection):
-                    raise ImportFailed("The library is of an earlier version. Start KVScope once, then export it.")
+                    raise ExportFailed("The library is of an earlier version.")
                 connection.execute("BEGIN")  # one state of the library, whatever happens meanwhile
+                (expected,) = connection.execute("SELECT count(*) FROM documents WHERE NOT pending").fetchone()
                 for stored in documents_in(connection):
+                    if not stored.is_whole:
+                        raise ExportFailed(f"{stored.document['name']} is damaged.")
                     lines.write(json.dumps({"document": stored.document, "chunks": stored.chunks}).encode() + b"\n")
                     count += 1
+                if count != expected:
+                    raise ExportFailed("Some documents cannot be read.")
         archive.writestr(PREFERENCES, json.dumps(Preferences(data).read()))
         archive.writestr(MANIFEST, json.dumps({"format": FORMAT, "created_at": time.time(), "documents": count}))
     return count
@@ -133,6 +149,7 @@ def _is_consistent(stored: StoredDocument) -> bool:
         isinstance(document_id, str)
         and len(document_id) == 64
         and stored.document.get("checksum") is not None
+        and str(stored.document.get("owner") or document_id).partition(".")[0] == document_id
         and len(stored.chunks) == stored.document["chunks"]
         and all(chunk["document_id"] == document_id for chunk in stored.chunks)
     )

@@ -29,7 +29,8 @@ COLLECTION = "passages"
 MIN_FREE_BYTES = 16 * 2**20  # with less free space, any Chroma error counts as a full disk
 MAX_BATCH = 5000  # vectors; Chroma rejects more than 5461
 MAX_NORM_ERROR = 0.01  # of vectors of length 1; more is damage
-OPENING = "vectors.opening"  # exists while Chroma opens the folder, which can end the process if a file is damaged
+OPENING = "vectors.opening"  # counts openings that ended the process: while Chroma opens the folder, it exists
+MAX_FAILED_OPENINGS = 2  # a kill may be one
 log = logging.getLogger("kvscope")
 MINIMAL_HNSW = CreateHNSWConfiguration(space="cosine", ef_construction=10, max_neighbors=4)  # never searched
 
@@ -87,9 +88,10 @@ class VectorIndex(ExactIndex):
         marker = folder.with_name(OPENING)
         with self._writing(f"open {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
-            if marker.exists() or not is_sound(folder):
+            failed = failed_openings(folder)
+            if failed >= MAX_FAILED_OPENINGS or not is_sound(folder):
                 self._reset()
-            marker.touch()
+            marker.write_text(str(failed + 1))
             try:
                 self._open()
             except BaseException as error:
@@ -98,7 +100,8 @@ class VectorIndex(ExactIndex):
                 log.warning("the vectors are damaged and will be computed again: %s", error)
                 self._reset()
                 self._open()
-            marker.unlink()
+            finally:
+                marker.unlink(missing_ok=True)
 
     @property
     def fingerprint(self) -> str:
@@ -187,6 +190,14 @@ class VectorIndex(ExactIndex):
             super().add(owner, [chunk for chunk, _ in segments], np.stack([vector for _, vector in segments]))
 
 
+def failed_openings(folder: Path) -> int:
+    """Return how often in succession opening an index has ended the process."""
+    try:
+        return int(folder.with_name(OPENING).read_text())
+    except (OSError, ValueError):
+        return 0
+
+
 def is_sound(folder: Path) -> bool:
     """Return whether the database of an index that is not open can be read."""
     path = folder / "chroma.sqlite3"
@@ -203,5 +214,7 @@ def is_sound(folder: Path) -> bool:
 
 def _is_damage(error: BaseException) -> bool:
     """Return whether an error while opening comes from the files; Rust's panics are no Exceptions."""
+    if isinstance(error, MemoryError | PermissionError) or "locked" in str(error):
+        return False
     is_panic = type(error).__name__ == "PanicException"
     return is_panic or (isinstance(error, Exception) and not is_disk_full(error))

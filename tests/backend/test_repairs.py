@@ -2,6 +2,7 @@
 
 import shutil
 import time
+from dataclasses import replace
 from threading import Event
 
 from engine.request import Request
@@ -43,6 +44,28 @@ def test_missing_vectors_are_computed_in_the_background_and_questions_are_answer
     wait_until(lambda: not backend.notices())
     (source, *_) = last(backend.ask(ASK, Event())).sources
     assert source.similarity is not None
+
+
+def test_a_reload_does_not_end_the_computation(start, tmp_path, monkeypatch):
+    backend = filled(start(), tmp_path)
+    vectors = backend.loader.settings.data / "library" / "vectors"
+    backend.close()
+    shutil.rmtree(vectors)
+    started, may_continue, embed = Event(), Event(), WordEmbedder.embed
+
+    def embed_later(self, texts):
+        if len(texts) > 1:
+            started.set()
+            may_continue.wait(20)
+        return embed(self, texts)
+
+    monkeypatch.setattr(WordEmbedder, "embed", embed_later)
+    backend = start()
+    assert started.wait(20)
+    backend.models.apply(replace(backend.models.current(), chunk_overlap=8))
+    may_continue.set()
+    backend.loader.wait(60)
+    wait_until(lambda: backend.status().ready and not backend.notices())
 
 
 def test_a_damaged_database_is_named_on_the_page(start, tmp_path):

@@ -151,6 +151,12 @@ def test_a_path_that_is_no_upload_is_refused(http, backend, listener, tmp_path, 
     assert secret.read_text() == "secret" and backend.documents() == [] and listener.seen == []
 
 
+@pytest.mark.parametrize("path", ["process_recording", "process_recording/", "vibe-edit/"])
+def test_functions_of_gradio_that_are_not_used_are_closed(http, path):
+    answer = http.post(f"gradio_api/{path}", content=b"x")
+    assert answer.status_code == 404 and "does not use" in answer.json()["detail"]
+
+
 def test_broken_bodies_are_left_to_gradio(http):
     for body in (b"", b"{", b"\xff", b"[" * 100_000):
         sent = {"content": body, "headers": {"Content-Type": "application/json"}}

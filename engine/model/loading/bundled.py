@@ -68,7 +68,7 @@ def is_intact(target: Path) -> bool:
 
 
 def _write_digests(folder: Path) -> None:
-    digests = {path.name: _sha256(path) for path in sorted(folder.iterdir())}
+    digests = {path.name: _sha256(path) for path in sorted(folder.iterdir()) if path.name[0] != "."}
     write_atomic(folder / DIGESTS_FILE, json.dumps(digests, indent=2).encode())
 
 

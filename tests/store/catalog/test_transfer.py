@@ -1,13 +1,14 @@
 """A library exported and imported elsewhere has the same documents; a damaged or hostile file changes nothing."""
 
 import json
+import sqlite3
 import zipfile
 from contextlib import closing
 
 import pytest
 
 from store.catalog.catalog import Catalog
-from store.catalog.transfer import ImportFailed, export_library
+from store.catalog.transfer import ExportFailed, ImportFailed, export_library
 from store.preferences import Preferences
 from tests.store.conftest import search
 
@@ -72,6 +73,17 @@ def test_a_document_with_changed_text_is_refused_and_the_others_are_added(export
     result, documents = import_into(tmp_path / "other", exported)
     assert (result.added, result.damaged) == (1, ["birds.txt"])
     assert [name for name, _ in documents] == ["rocks.txt"]
+
+
+def test_a_damaged_library_is_not_exported_with_gaps(library, tmp_path):
+    library.close()
+    with closing(sqlite3.connect(tmp_path / "library" / "library.sqlite3")) as database, database:
+        database.execute("UPDATE chunks SET text = 'other' WHERE number = 0")
+    with (tmp_path / "export.zip").open("wb") as file, pytest.raises(ExportFailed, match=r"is damaged.*--repair"):
+        export_library(tmp_path, file)
+    (tmp_path / "library" / "library.sqlite3").write_bytes(b"no database" * 500)
+    with (tmp_path / "export.zip").open("wb") as file, pytest.raises(ExportFailed, match="cannot be read"):
+        export_library(tmp_path, file)
 
 
 def other_format(name, content):

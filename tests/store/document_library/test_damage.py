@@ -7,8 +7,10 @@ from contextlib import closing
 
 import pytest
 
+from store.catalog.catalog import Catalog
 from store.catalog.copies import copies_of
-from store.errors import NewerLibrary
+from store.catalog.schema import migrate
+from store.errors import NewerLibrary, StoreFull
 from tests.store.conftest import search
 
 TEXTS = {
@@ -110,7 +112,7 @@ def test_without_database_and_copies_the_loss_is_reported(open_library, filled):
     shutil.rmtree(filled / "copies")
     library = open_library()
     assert library.documents() == [] and "add your documents again" in library.notice
-    assert "In all, 2 documents are lost" in library.notice
+    assert "In all, up to 2 documents are lost" in library.notice
 
 
 def test_a_database_whose_tables_were_lost_with_its_log_is_damaged(open_library, filled):
@@ -154,11 +156,12 @@ def test_damaged_vectors_are_computed_again(open_library, filled, damage):
 
 
 def test_a_folder_that_ended_the_process_while_it_was_opened_is_not_opened_again(open_library, filled):
-    (filled / "vectors.opening").touch()
-    library = open_library()
-    assert len(library.documents_without_vectors()) == 2 and texts_of(library) == WHOLE
+    for failed, num_missing in ((1, 0), (2, 2)):  # one may be a kill
+        (filled / "vectors.opening").write_text(str(failed))
+        library = open_library()
+        assert len(library.documents_without_vectors()) == num_missing and texts_of(library) == WHOLE
+        assert not (filled / "vectors.opening").exists()
     check(library, filled)
-    assert not (filled / "vectors.opening").exists()
 
 
 def test_a_document_whose_text_has_changed_comes_from_the_copy(open_library, filled):
@@ -188,6 +191,67 @@ def test_a_library_of_a_newer_version_is_refused_unchanged(open_library, filled)
     with pytest.raises(NewerLibrary, match=r"format 99.*Update KVScope"):
         open_library()
     assert (filled / DATABASE).read_bytes() == before
+
+
+def test_a_full_disk_while_rebuilding_leaves_the_damaged_database(open_library, file_of, filled, monkeypatch):
+    library = open_library()
+    long = " ".join(f"word{number}" for number in range(5000))
+    list(library.add(file_of(long, "long.txt"), "long.txt"))
+    library.close()
+    path = filled / DATABASE
+    path.write_bytes(truncate(path.read_bytes(), random.Random(0)))
+    damaged = path.read_bytes()
+
+    def migrate_on_a_full_disk(connection):
+        migrate(connection)
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count = {pages + 5}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("store.catalog.recovery.migrate", migrate_on_a_full_disk)
+        with pytest.raises(StoreFull):
+            open_library()
+    assert path.read_bytes() == damaged
+    assert {document.name for document in open_library().documents()} == {*TEXTS, "long.txt"}
+
+
+def test_a_document_whose_deletion_was_interrupted_does_not_come_back(open_library, filled, monkeypatch):
+    library = open_library()
+    (birds,) = (document for document in library.documents() if document.name == "birds.txt")
+    with monkeypatch.context() as patch:
+        patch.setattr(Catalog, "delete_pending", lambda self, owner: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            library.delete(birds.id)
+    library.close()
+    open_library().close()  # completes it
+    (filled / DATABASE).write_bytes(b"damaged" * 1000)
+    assert [document.name for document in open_library().documents()] == ["rocks.txt"]
+
+
+def test_what_a_killed_process_left_of_copies_is_deleted(open_library, filled):
+    leftovers = [
+        filled / "copies" / "library.draft",
+        filled / ".reading-1" / "x",
+        filled / "copies" / ".reading-2" / "x",
+    ]
+    leftovers.append(filled / "copies" / "library-20260101-000000-000-12345678.sqlite3-wal")
+    for path in leftovers:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"text")
+    library = open_library()
+    assert not any(path.exists() for path in leftovers)
+    assert texts_of(library) == WHOLE
+
+
+def test_a_damaged_library_of_a_newer_version_is_refused_too(open_library, filled):
+    with closing(sqlite3.connect(filled / DATABASE)) as database:
+        database.execute("PRAGMA user_version = 99")
+    path = filled / DATABASE
+    damaged = path.read_bytes()[:8192] + b"damaged" * 2000
+    path.write_bytes(damaged)
+    with pytest.raises(NewerLibrary):
+        open_library()
+    assert path.read_bytes() == damaged
 
 
 def test_deleted_text_is_in_no_file(open_library, file_of, tmp_path):
