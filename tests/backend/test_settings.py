@@ -32,7 +32,7 @@ ALIASES = {  # alias flag -> name of the setting, a value that is not the defaul
     "--kv-bits": ("disk_kv_bits", 8),
     "--policy": ("eviction_policy", "lru"),
     "--chunk-tokens": ("chunk_size", 256),
-    "--data-dir": ("data", Path("elsewhere")),
+    "--data-dir": ("data", Path("/elsewhere")),
 }
 
 
