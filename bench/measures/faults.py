@@ -1,6 +1,7 @@
 """Kill -9 at random moments: what was acknowledged must be there after the restart, and nothing else.
 
-The whole application runs with a temporary data folder. A client adds, renames, re-indexes and deletes documents and
+The whole application runs with a temporary data folder and, for many kills in little time, a tiny random model; it is
+forked from a process that has imported its modules. A client adds, renames, re-indexes and deletes documents and
 asks about them, until the process is killed at a random moment: while it starts, between two operations or within
 one. After each restart the documents are compared with what was acknowledged; an operation that was interrupted may
 have happened or not. Each document is also searched by a code that only it has.
@@ -17,10 +18,11 @@ from threading import Timer
 from typing import Any
 
 from gradio_client import Client, handle_file
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from bench.arguments import positive_int
 from bench.errors import InvalidArgument
-from bench.harness.app_process import AppProcess
+from bench.harness.app_process import AppProcess, ForkedAppProcess
 from bench.tables import columns_of, progress
 from engine.model.loading.resolve import resolve
 
@@ -28,8 +30,11 @@ TITLE = "kill -9 at random moments"
 COLUMNS = columns_of("kills acknowledged lost wrong failed_starts")
 MAX_DOCUMENTS = 12
 START_FRACTION = 0.15  # of kills: while the application starts
-START_S = 9.0  # a kill while it starts comes within this time
-WORK_S = 6.0  # other kills come within this time after it is ready
+START_S = 2.0  # a kill while it starts comes within this time
+WORK_S = 4.0  # other kills come within this time after it is ready
+TINY = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+TINY |= {"num_key_value_heads": 2, "head_dim": 8}
+UNUSED = ("--lora-adapter", "--span-scorer", "--token-selector")  # they belong to the bundled model
 WORDS = "harbour mill quarry chapel orchard bridge depot lighthouse market station archive granary".split()
 
 
@@ -59,15 +64,16 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row; the last three values must be 0."""
     rng = random.Random(arguments.seed)
     models = arguments.data / "models"
-    resolve(arguments.model, models)
     counts = {"lost": 0, "wrong": 0, "failed_starts": 0}
     library = _Library()
     with tempfile.TemporaryDirectory(prefix="kvscope-faults-") as folder, ThreadPoolExecutor(1) as pool:
         data = Path(folder)
         (data / "models").symlink_to(models.absolute())
+        _save_tiny_model(resolve(arguments.model, models), data / "tiny")
+        flags = ["--model", str(data / "tiny"), "--auxiliary-model", str(data / "tiny"), "--no-sample-docs"]
+        flags += [word for flag in UNUSED for word in (flag, "off")]
         for number in progress(range(arguments.kills + 1), "Kills"):
-            app = AppProcess(data, "--no-sample-docs")
-            with app:
+            with ForkedAppProcess(data, *flags) as app:
                 is_last = number == arguments.kills
                 if not is_last and rng.random() < START_FRACTION:
                     time.sleep(rng.uniform(0, START_S))
@@ -92,6 +98,13 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
                         print(f"start {number}: {ended_by!r}")
                     killer.join()
     return [{"kills": arguments.kills, "acknowledged": library.num_acknowledged, **counts}]
+
+
+def _save_tiny_model(model: Path, folder: Path) -> None:
+    """Write a random model of the same architecture and vocabulary."""
+    config = AutoConfig.from_pretrained(model, **TINY)
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(model).save_pretrained(folder)
 
 
 def _compare(app: AppProcess, client: Client, library: _Library, rng: random.Random) -> tuple[int, int]:

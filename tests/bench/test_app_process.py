@@ -28,3 +28,13 @@ def test_the_application_is_measured(monkeypatch, tmp_path, command):
     assert main() == 0
     (row,) = json.loads(rows.read_text())
     assert row["n"] >= 1 and all(value > 0 for value in row.values())
+
+
+@pytest.mark.slow
+def test_kills_lose_nothing(monkeypatch, tmp_path):
+    rows = tmp_path / "rows.json"
+    monkeypatch.setattr(sys, "argv", ["bench", "faults", "--kills", "4", "--json", str(rows)])
+    assert main() == 0
+    (row,) = json.loads(rows.read_text())
+    assert row["acknowledged"] > 0
+    assert row["lost"] == row["wrong"] == row["failed_starts"] == 0
