@@ -48,11 +48,6 @@ class AppProcess:
     def is_running(self) -> bool:
         return self._process.poll() is None
 
-    def kill(self) -> None:
-        """End the process at once, without any clean-up."""
-        self._process.kill()
-        self._process.wait()
-
     def wait_for(self, path: str, expected: str) -> float:
         """Poll a page until it contains `expected`; return the milliseconds since the start. Raises InvalidArgument."""
         while expected not in self._get(path):
@@ -94,6 +89,8 @@ class AppProcess:
 class ForkedAppProcess(AppProcess):
     """The running app in a fork of a process that has imported its modules, which saves most of the start."""
 
+    is_killed = False
+
     def __enter__(self) -> "ForkedAppProcess":
         self.started = time.perf_counter()
         context = get_context("forkserver")
@@ -112,6 +109,7 @@ class ForkedAppProcess(AppProcess):
 
     def kill(self) -> None:
         """End the process at once, without any clean-up."""
+        self.is_killed = True
         self._fork.kill()
         self._fork.join()
 

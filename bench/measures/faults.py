@@ -93,7 +93,7 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
                     killer = Timer(rng.uniform(0, WORK_S), app.kill)
                     killer.start()
                     ended_by = pool.submit(_work, client, library, data, rng).exception()
-                    if app.is_running:  # not ended by the kill
+                    if not app.is_killed:
                         counts["wrong"] += 1
                         print(f"start {number}: {ended_by!r}")
                     killer.join()
