@@ -41,7 +41,7 @@ SPELLINGS = {  # of classifiers and of the older field, which has any text
 }
 REVIEWED = {  # package and what its metadata says: what the licence files in it say
     ("axe-playwright-python", ""): "MIT AND MPL-2.0",  # the second is axe-core's
-    ("pypdfium2", "BSD-3-Clause, Apache-2.0, dependency licenses"): "BSD-3-Clause AND Apache-2.0",  # PDFium's own too
+    ("pypdfium2", "BSD-3-Clause, Apache-2.0, dependency licenses"): "BSD-3-Clause AND Apache-2.0",
     ("rouge", "LICENCE.txt"): "Apache-2.0",
 }
 

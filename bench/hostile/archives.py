@@ -83,6 +83,13 @@ def parts(kind: str, body: str | None = None) -> dict[str, bytes]:
     return _encoded({"[Content_Types].xml": types_part, **files, path: text})
 
 
+def member_info(name: str) -> zipfile.ZipInfo:
+    """Return a compressed member with a date that is always the same, so that a file follows from its generator."""
+    info = zipfile.ZipInfo(name)
+    info.compress_type = zipfile.ZIP_DEFLATED
+    return info
+
+
 def epub() -> bytes:
     """Return a small EPUB book."""
     return _zipped(parts("epub"))
@@ -99,8 +106,8 @@ def bomb(generator: random.Random) -> tuple[str, bytes]:
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for each, content in parts(kind).items():
             if each != name:
-                archive.writestr(each, content)
-        with archive.open(name, "w", force_zip64=True) as member:
+                archive.writestr(member_info(each), content)
+        with archive.open(member_info(name), "w", force_zip64=True) as member:
             member.write(start.encode())
             for _ in range(num_blocks):
                 member.write(block)
@@ -186,14 +193,14 @@ def extreme_cells(generator: random.Random) -> tuple[str, bytes]:
     merges = (
         "<mergeCell " * size(generator, 1, 100_000) + f'<mergeCells><mergeCell ref="{pick()}:{pick()}"/></mergeCells>'
     )
-    broken = generator.random() < 0.3
+    has_merges = generator.random() < 0.3
     pattern = generator.choice(["0", "#", "[", "[$", '"', "0.", "y", "_"]) * size(generator, 1, 50_000)
     styles = (
         f'<styleSheet {S}><numFmts><numFmt numFmtId="170" formatCode="{pattern.replace(chr(34), "&quot;")}"/></numFmts>'
         "<fonts><font/></fonts><fills><fill/></fills><borders><border/></borders><cellStyleXfs><xf/></cellStyleXfs>"
         '<cellXfs><xf numFmtId="0"/><xf numFmtId="170" applyNumberFormat="1"/></cellXfs></styleSheet>'
     )
-    files = parts("xlsx", body + ("</sheetData>" + merges if broken else ""))
+    files = parts("xlsx", body + ("</sheetData>" + merges if has_merges else ""))
     override = f'<Override PartName="/xl/styles.xml" ContentType="{TYPES}.spreadsheetml.styles+xml"/></Types>'
     files["[Content_Types].xml"] = files["[Content_Types].xml"].replace(b"</Types>", override.encode())
     return "Cells.xlsx", _zipped(files | {"xl/styles.xml": styles.encode()})
@@ -221,5 +228,5 @@ def _zipped(files: Mapping[str, bytes]) -> bytes:
     sink = io.BytesIO()
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, content in files.items():
-            archive.writestr(name, content)
+            archive.writestr(member_info(name), content)
     return sink.getvalue()

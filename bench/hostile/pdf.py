@@ -105,7 +105,7 @@ def pdf_glyphs(generator: random.Random) -> tuple[str, bytes]:
 
 def pdf_references(generator: random.Random) -> tuple[str, bytes]:
     """Return forms that draw themselves or each other, or a file whose objects refer to themselves."""
-    num_forms, fan = generator.randint(1, 30), generator.randint(1, 4)
+    num_forms, fan = generator.randint(1, 30), generator.choice([1, 1, 1, 1, 1, 2, 4])
     forms = []
     for index in range(num_forms):
         following = 5 + (index + 1) % num_forms if generator.random() < 0.8 else 5 + index

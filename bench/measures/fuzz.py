@@ -25,6 +25,7 @@ import psutil
 
 from bench.arguments import positive_int
 from bench.hostile import KINDS, epub
+from bench.hostile.archives import member_info
 from bench.tables import columns_of, progress
 from store.errors import KVScopeError
 from store.ingest.chunker import sections
@@ -158,5 +159,5 @@ def _damage_member(data: bytes, generator: random.Random) -> bytes:
         chosen = generator.choice(source.namelist())
         for name in source.namelist():
             content = source.read(name)
-            target.writestr(name, damage(content, generator) if name == chosen and content else content)
+            target.writestr(member_info(name), damage(content, generator) if name == chosen and content else content)
     return sink.getvalue()

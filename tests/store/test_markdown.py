@@ -93,7 +93,7 @@ def test_the_marks_that_close_a_heading_are_no_title(line, title):
 
 
 def test_a_heading_of_blanks_takes_linear_time():
-    """This text is split in the application's own process, in which a pattern's square of it would take hours."""
+    """This text is split in the application's own process, where the square of its length would stop all."""
     filler = " #" * 500_000
     text = f"# a{filler}x\n\nText."
     assert contexts_at(text, [len(text) - 1]) == [(f"a{filler}x",)]
