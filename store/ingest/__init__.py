@@ -64,6 +64,6 @@ def read_file(path: Path, name: str) -> bytes:
         raise UnreadableDocument(f"{name} cannot be opened ({error.strerror}).") from error
     if len(data) > MAX_FILE_BYTES:
         raise DocumentTooLarge(
-            f"{name} has {size_bytes / 2**20:.1f} MB, and the limit is {MAX_FILE_BYTES / 2**20:.1f} MB."
+            f"{name} has {size_bytes / 2**20:.1f} MiB, and the limit is {MAX_FILE_BYTES / 2**20:.1f} MiB."
         )
     return data

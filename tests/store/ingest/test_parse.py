@@ -78,7 +78,7 @@ def test_archive_that_unpacks_to_too_much_is_rejected(monkeypatch):
     monkeypatch.setattr("store.ingest.archive.MAX_UNPACKED_BYTES", 900_000)
     bomb = docx(paragraph("x"), extra={"word/media/a.bin": bytes(10**6)})
     assert len(bomb) < 10_000
-    with pytest.raises(DocumentTooLarge, match="unpacks to 1 MB"):
+    with pytest.raises(DocumentTooLarge, match="unpacks to 1 MiB"):
         parse(bomb, "a.docx")
 
 
@@ -190,7 +190,7 @@ def test_too_much_is_rejected_with_both_numbers(monkeypatch, tmp_path):
     monkeypatch.setattr("store.ingest.MAX_FILE_BYTES", 2**20)
     monkeypatch.setattr("store.ingest.document.MAX_CHARACTERS", 10)
     (tmp_path / "a.txt").write_bytes(b"x" * 2**21)
-    with pytest.raises(DocumentTooLarge, match=r"2\.0 MB.*1\.0 MB"):
+    with pytest.raises(DocumentTooLarge, match=r"2\.0 MiB.*1\.0 MiB"):
         read_file(tmp_path / "a.txt", "a.txt")
     for content in (b"x" * 11, pdf("alpha beta gamma"), b"<html>" + b" " * 11, docx(paragraph("x" * 11))):
         with pytest.raises(DocumentTooLarge, match="10 characters"):
