@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 from gradio_client import Client
 
-STREAM_TIMEOUT_S = 300.0  # without any event of an answer
+STREAM_TIMEOUT_S = 600.0  # without any event of an answer
 POLL_S = 0.05  # of gradio_client, whose own iterator polls a thousand times per second
 
 

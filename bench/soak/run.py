@@ -1,9 +1,9 @@
 """Many sessions at a time: only announced limits are errors, no answers are mixed, and memory is flat.
 
 The whole application runs in a process of its own with a temporary data folder. Each session, a thread with clients of
-its own, adds and deletes small documents and asks about one of them, over the HTTP API and the Gradio API; some answers
-it stops. All ask the same questions, and each document has a code that no other one has: an answer is mixed if a source
-is another document, if it has the code of another document, or if its stream is not the final text.
+its own, asks about a small document of its own over the HTTP API and the Gradio API, stops some answers, and replaces
+the document now and then. All ask the same questions, and each document has a code that no other one has: an answer is
+mixed if a source is another document, if it has the code of another document, or if its stream is not the final text.
 
 Memory is the resident set (RSS) of the application's process. The slope is fitted after the warm-up; its 95 % interval
 is from a bootstrap of blocks.
@@ -47,7 +47,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--sessions", type=positive_int, default=50, help="sessions at a time")
     add("--minutes", type=float, default=30.0, help="how long they use the application")
     add("--warm-up", type=fraction, default=0.4, help="fraction of the minutes before the slope is fitted")
-    add("--cpu-cache-gib", type=float, default=0.5, help="of the application; so small that the warm-up fills it")
+    add("--cpu-cache-gib", type=float, default=0.125, help="of the application; so small that the warm-up fills it")
 
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""One user of the application: adds small documents, asks about them, stops some answers, deletes documents."""
+"""One user of the application: asks about a small document, stops some answers, replaces the document by another."""
 
 import random
 from pathlib import Path
@@ -12,8 +12,7 @@ from bench.soak.findings import Findings
 
 RETRY_S = 5.0  # after an error
 VISIT_ACTIONS = 20  # until a session closes its clients and opens others
-MAX_DOCUMENTS = 3
-UPLOAD, DELETE, STOP = 0.1, 0.1, 0.25  # probabilities of an upload or a deletion, and that a question is stopped
+REPLACE, STOP = 0.05, 0.25  # probabilities that the document is replaced, and that an answer is stopped
 MAX_STOP_CHARS = 60  # an answer is stopped once it has 0 to so many characters
 QUESTIONS = [
     "What is the code of the harbour office?",
@@ -30,7 +29,7 @@ THINGS = "crates lanterns cables barrels timbers compasses rudders tickets signa
 
 
 class Session:
-    """Visits the app with clients of its own until `ended` is set; its documents stay between two visits.
+    """Visits the app with clients of its own until `ended` is set; its document stays between two visits.
 
     Files are written to `folder` before they are uploaded.
     """
@@ -70,15 +69,15 @@ class Session:
         self._ended.wait(RETRY_S * self._rng.uniform(1, 2))
 
     def _act(self, page: Client, http: httpx.Client) -> None:
-        choice = self._rng.random()
-        if not self._documents or (choice < UPLOAD and len(self._documents) < MAX_DOCUMENTS):
-            self._upload(page)
-        elif choice > 1 - DELETE:
-            _, document_id = self._documents.popitem()
+        if self._documents and self._rng.random() > REPLACE:
+            self._ask(page, http)
+            return
+        former = dict(self._documents)
+        self._upload(page)
+        for code, document_id in former.items():
+            del self._documents[code]
             page.submit(document_id, api_name="/delete_document").result(STREAM_TIMEOUT_S)
             self._findings.count("deletions")
-        else:
-            self._ask(page, http)
 
     def _upload(self, page: Client) -> None:
         code = f"{self._rng.randrange(10**8, 10**9)}"
