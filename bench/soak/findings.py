@@ -6,6 +6,7 @@ from collections.abc import Collection
 from threading import Lock
 
 from bench.harness.streamed import StreamedAnswer
+from engine.generation.stream import REPETITION
 from engine.text import CITATION_MARK
 
 ANNOUNCED = [  # limits that the documentation announces, each with its remedy
@@ -73,12 +74,13 @@ def mixed(answer: StreamedAnswer, document: str, foreign_codes: Collection[str])
         reasons.append(f"the codes {sorted(found)} of other documents")
     if others := {source["document"] for source in sources} - {document}:
         reasons.append(f"the sources {sorted(others)}")
-    if not answer.is_growing:
+    if not answer.is_stopped and not sources:
+        reasons.append("no sources")
+    is_replaced = REPETITION in answer.final.get("notes", [])  # by a quote
+    if not answer.is_growing and not is_replaced:
         reasons.append("a stream that is not the final text")
-    if not answer.is_stopped:
-        if not sources:
-            reasons.append("no sources")
-        marks = {int(rank) for rank in CITATION_MARK.findall(answer.text)}
-        if marks != {source["rank"] for source in sources if source["cited"]}:
-            reasons.append("a text with other citations than its sources")
+    marks = {int(rank) for rank in CITATION_MARK.findall(answer.text)}
+    cited = {source["rank"] for source in sources if source["cited"]}
+    if marks != cited and not answer.is_stopped and not is_replaced:
+        reasons.append("a text with other citations than its sources")
     return reasons

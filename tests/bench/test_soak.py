@@ -18,6 +18,7 @@ from bench.soak import run as soak
 from bench.soak import session
 from bench.soak.findings import Findings, is_announced, mixed
 from bench.soak.session import Session
+from engine.generation.stream import REPETITION
 from server.access import LOCAL
 from server.errors import ApiError, TooManyQuestions
 from server.limits import RateLimit, check
@@ -66,6 +67,7 @@ def asking(server, backend):
         (RIGHT, ""),
         (StreamedAnswer(f"It is {CODE}"), ""),  # stopped
         (with_final(sources=[SOURCE, SOURCE | {"rank": 2, "cited": False}]), ""),
+        (replace(with_final(notes=[REPETITION]), text="A quote", is_growing=False), ""),
         (replace(RIGHT, text=f"It is {FOREIGN} [1]."), "the codes"),
         (StreamedAnswer(f"It is {FOREIGN}"), "the codes"),
         (with_final(quotes=[QUOTE | {"text": f"It is {FOREIGN}."}]), "the codes"),
