@@ -12,7 +12,7 @@ from bench.soak.findings import Findings
 
 RETRY_S = 5.0  # after an error
 VISIT_ACTIONS = 20  # until a session closes its clients and opens others
-REPLACE, STOP = 0.05, 0.25  # probabilities that the document is replaced, and that an answer is stopped
+REPLACE, STOP = 0.02, 0.25  # probabilities that the document is replaced, and that an answer is stopped
 MAX_STOP_CHARS = 60  # an answer is stopped once it has 0 to so many characters
 QUESTIONS = [
     "What is the code of the harbour office?",
