@@ -9,9 +9,9 @@ from bench.harness.streamed import StreamedAnswer
 from engine.generation.stream import REPETITION
 from engine.text import CITATION_MARK
 
-ANNOUNCED = [  # limits that the documentation announces, each with its remedy
-    r"\d+ requests are already running\. Try again when one has finished\.",
-    r"\d+ of your questions are already being answered\. Wait until one has finished, or stop one\.",
+ANNOUNCED = [  # limits of docs/limits.md, each with its remedy
+    r"\d+ requests are already running, which is the limit \(--max-questions\)\. Try again when one has finished\.",
+    r"\d+ of your questions are already being answered, which is the limit \(--client-questions\)\. Wait until .+",
     r"Too many [\w ]+\. Try again in \d+ seconds\.",
     r"Stopped after \S+ minutes, the limit for one document\. Split the file, or restart with .+",
 ]
