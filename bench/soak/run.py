@@ -15,6 +15,7 @@ import tempfile
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -64,6 +65,8 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
                 Session(app.url, data, findings, ended, random.Random(f"{arguments.seed} {number}"))
                 for number in range(arguments.sessions)
             ]
+            with ThreadPoolExecutor(len(sessions)) as pool:
+                list(pool.map(Session.add_document, sessions))
             threads = [Thread(target=session.run, daemon=True) for session in sessions]
             for thread in threads:
                 thread.start()

@@ -10,6 +10,7 @@ from gradio_client import Client, handle_file
 from bench.harness.streamed import STREAM_TIMEOUT_S, AnswerFailed, ask_gradio, ask_http
 from bench.soak.findings import Findings
 
+UPLOAD_TIMEOUT_S = 3600.0  # the application gives up a document after so long; it waits while questions are answered
 RETRY_S = 5.0  # after an error
 VISIT_ACTIONS = 20  # until a session closes its clients and opens others
 REPLACE, STOP = 0.02, 0.25  # probabilities that the document is replaced, and that an answer is stopped
@@ -42,6 +43,14 @@ class Session:
         self._rng = rng
         self._documents: dict[str, str] = {}  # id by code
 
+    def add_document(self) -> None:
+        """Add the first document. Raises what the client raises."""
+        page = Client(self._url, verbose=False, httpx_kwargs={"timeout": STREAM_TIMEOUT_S})
+        try:
+            self._upload(page)
+        finally:
+            page.close()
+
     def run(self) -> None:
         while not self._ended.is_set():
             try:
@@ -69,7 +78,7 @@ class Session:
         self._ended.wait(RETRY_S * self._rng.uniform(1, 2))
 
     def _act(self, page: Client, http: httpx.Client) -> None:
-        if self._documents and self._rng.random() > REPLACE:
+        if self._rng.random() > REPLACE:
             self._ask(page, http)
             return
         former = dict(self._documents)
@@ -85,7 +94,7 @@ class Session:
         path = self._folder / f"{code}.txt"
         path.write_text(make_report(code, self._rng))
         try:
-            results = page.submit(handle_file(path), api_name="/add_document").result(STREAM_TIMEOUT_S)
+            results = page.submit(handle_file(path), api_name="/add_document").result(UPLOAD_TIMEOUT_S)
         finally:
             path.unlink()
         if results[0]["stage"] != "done":

@@ -171,7 +171,9 @@ def test_a_session_asks_stops_and_replaces_its_document_and_finds_what_is_mixed(
         backend.stored_documents = [Document("d" * 64, "other.txt", 1, None, 1, 0.0)]
     ended = Event()
     findings = FindingsUntil(ended, 30)
-    Session(server.url, tmp_path, findings, ended, random.Random(1)).run()
+    user = Session(server.url, tmp_path, findings, ended, random.Random(1))
+    user.add_document()
+    user.run()
     counts = findings.counts
     assert min(counts[name] for name in ("questions", "stops", "uploads", "deletions")) > 0
     assert counts["other_errors"] == counts["announced_errors"] == 0
@@ -184,7 +186,9 @@ def test_an_unexpected_error_of_the_app_is_counted_for_a_session(server, backend
     backend.error = KeyError("chunk")
     ended = Event()
     findings = FindingsUntil(ended, 12)
-    Session(server.url, tmp_path, findings, ended, random.Random(1)).run()
+    user = Session(server.url, tmp_path, findings, ended, random.Random(1))
+    user.add_document()
+    user.run()
     assert findings.counts["other_errors"] > 0 and findings.counts["questions"] == 0
     assert capsys.readouterr().out.count("KeyError") == 1
 
