@@ -1,0 +1,68 @@
+"""Record the run that the first screen shows: `python -m scripts.record_demonstration`, on an idle machine.
+
+The sample documents are added to a temporary library; both methods run three times, and their median is kept.
+"""
+
+import json
+import tempfile
+from argparse import ArgumentParser, Namespace
+from datetime import date
+from pathlib import Path
+from threading import Event
+
+from backend.local import LocalBackend
+from backend.runtime.settings import Settings
+from backend.services.library import SAMPLES
+from engine.request import Request
+from store.data_folder import default_data_folder
+from ui.pages.ask.demonstration import (
+    PASSAGES,
+    RATIO,
+    RECORDING,
+    Demonstration,
+    Lane,
+    as_json,
+    demonstration_request,
+)
+
+REPEATS = 3
+
+
+def main() -> None:
+    """Write the recording."""
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("question", nargs="?", default="How much does the island card cost a year?")
+    parser.add_argument("--machine", required=True, help="shown below the recording, e.g. 'AMD EPYC (Zen 4), 2 cores'")
+    parser.add_argument("--data", type=Path, default=default_data_folder(), help="folder with the unpacked model")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="kvscope-record-") as folder:
+        data = Path(folder)
+        (data / "models").symlink_to((arguments.data / "models").absolute())
+        backend = LocalBackend(Settings(data=data, sample_docs=False, idle_calibration=False))
+        backend.start()
+        backend.loader.wait(600)
+        for _ in backend.ingest([(path, path.name) for path in sorted(SAMPLES.iterdir())], Event()):
+            pass
+        RECORDING.write_text(json.dumps(as_json(_record(backend, arguments)), indent=1) + "\n")
+        backend.close()
+
+
+def _record(backend: LocalBackend, arguments: Namespace) -> Demonstration:
+    question = arguments.question
+    documents = tuple(document.id for document in backend.documents())
+    *_, compared = backend.compare(demonstration_request(backend, question, documents, REPEATS), Event())
+    lanes = tuple(Lane(each.ttft_ms, each.answer, each.recomputed_tokens) for each in compared.outcomes)
+    print(*lanes, sep="\n")
+    method = compared.outcomes[1].method
+    request = Request(question, method, recompute_ratio=RATIO, passages=PASSAGES, documents=documents)
+    *_, answer = backend.ask(request, Event())
+    cited = next((source for source in answer.sources if source.cited), answer.sources[0])
+    source = (
+        f"Recorded on {date.today():%-d %B %Y}, {arguments.machine}, {compared.model}; median of {REPEATS} runs each."
+    )
+    marked = tuple((span.text, span.recomputed) for span in cited.text_spans)
+    return Demonstration(question, compared.context_tokens, lanes, source, cited.document, marked)
+
+
+if __name__ == "__main__":
+    main()
