@@ -26,6 +26,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 from backend.runtime.settings import Settings, overrides, read_settings
 from server.access import read_access
 from server.starting_page import StartingPage
+from store.audit import AuditLog
 from store.data_folder import restrict_access, temporary_folder
 from store.errors import KVScopeError
 from store.lock import FolderLock
@@ -76,6 +77,7 @@ def _serve(settings: Settings, temporary: Path) -> int:
         os.environ["GRADIO_TEMP_DIR"] = str(temporary.absolute() / "gradio")  # apart: it copies files from elsewhere
         gc.disable()  # a fifth of the time of importing: what is imported stays
         from backend.local import LocalBackend
+        from server.audit import audited
         from server.limits import limit_questions
         from server.routes import app_kwargs
         from ui.layout import App, launch_options
@@ -84,9 +86,10 @@ def _serve(settings: Settings, temporary: Path) -> int:
         gc.freeze()
         gc.enable()
         backend = LocalBackend(settings, overrides())
-        served = limit_questions(backend, access.limits)
+        audit = AuditLog(settings.data if settings.audit else None)
+        served = audited(limit_questions(backend, access.limits), audit)
         samples = SAMPLE_QUESTIONS if settings.sample_docs else None
-        page = App(served, samples, access.credentials is not None, access.is_open).blocks
+        page = App(served, samples, access.credentials is not None, access.is_open, settings.max_questions).blocks
     signals: list[int] = []  # an exception raised by a signal could be lost in Gradio's launch
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, lambda number, frame: signals.append(number))
@@ -98,7 +101,10 @@ def _serve(settings: Settings, temporary: Path) -> int:
                 show_error=True,
                 quiet=True,
                 prevent_thread_lock=True,
-                **launch_options(app_kwargs(served, settings.host, access)),
+                **launch_options(
+                    app_kwargs(served, settings.host, access, settings.max_questions, audit),
+                    settings.limits.max_file_bytes,
+                ),
             )
         except OSError as error:
             return _report_port(settings, error)

@@ -20,9 +20,11 @@ from starlette.websockets import WebSocketClose
 
 from server.access import Credentials
 from server.bodies import read_body
+from server.client import CLIENT, client_address, client_label
 from server.errors import ApiError
-from server.limits import CLIENT, RateLimit, check, client_address
+from server.limits import RateLimit, check
 from server.login_page import login_page
+from store.audit import NO_LOG, AuditLog
 
 LOGIN, LOGOUT = "/login", "/logout"
 PUBLIC = {"/healthz", "/gradio_api/startup-events"}  # the latter is called by Gradio's launch; it returns true or false
@@ -71,12 +73,21 @@ class Sessions:
 class AuthGuard:
     """Middleware that answers the login page and passes on only what has a session or a key."""
 
-    def __init__(self, app: ASGIApp, credentials: Credentials, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        credentials: Credentials,
+        audit: AuditLog = NO_LOG,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self._app = app
         self._credentials = credentials
+        self._audit = audit
         self._sessions = Sessions(clock)
         self._failures = RateLimit(FAILURES, 60, clock)
         self._all_failures = RateLimit(ALL_FAILURES, 60, clock)
+        self._recorded = RateLimit(1, 60, clock)  # throttled logins of an address; there can be any number
+        self._all_recorded = RateLimit(ALL_FAILURES, 60, clock)
         self._verifying = asyncio.Lock()  # one at a time: each needs a core and 64 MiB
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -102,7 +113,8 @@ class AuthGuard:
         scheme, _, key = connection.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and self._credentials.has_key(key.strip()):
             return f"key {_digest(key.strip())}"
-        return None if _is_foreign(connection) else self._sessions.find(connection.cookies.get(COOKIE, ""))
+        name = None if _is_foreign(connection) else self._sessions.find(connection.cookies.get(COOKIE, ""))
+        return name and _session(name)
 
     async def _log_in_or_out(self, request: Request, client: str | None) -> Response:
         token = request.cookies.get(COOKIE, "")
@@ -118,9 +130,9 @@ class AuthGuard:
             self._sessions.end(token)
             response = RedirectResponse("/", 303)
             is_secure = request.scope["scheme"] == "https"
-            response.set_cookie(
-                COOKIE, self._sessions.start(), int(MAX_AGE_S), httponly=True, samesite="strict", secure=is_secure
-            )
+            token = self._sessions.start()
+            response.set_cookie(COOKIE, token, int(MAX_AGE_S), httponly=True, samesite="strict", secure=is_secure)
+            await self._record(_session(_digest(token)), "ok", address=client_address(request.scope))
             return response
         return RedirectResponse("/", 303) if client else _page()
 
@@ -132,15 +144,29 @@ class AuthGuard:
         except (ValueError, KeyError):
             raise ApiError(400, _NO_PASSWORD) from None
         address = client_address(request.scope)
-        check(self._failures, address, "wrong passwords")  # counted before it is known, for many requests at once
-        check(self._all_failures, "", "wrong passwords")
+        try:
+            check(self._failures, address, "wrong passwords")  # counted before it is known, for many requests at once
+            check(self._all_failures, "", "wrong passwords")
+        except ApiError:
+            if not self._recorded.take(address) and not self._all_recorded.take(""):
+                await self._record(address, "throttled")
+            raise
         async with self._verifying:
             is_right = await run_in_threadpool(self._credentials.accepts, password)
         if not is_right:
             log.warning("Wrong password from %r", address)
+            await self._record(address, "failed")
             raise ApiError(401, _WRONG)
         self._failures.take(address, -1)
         self._all_failures.take("", -1)
+
+    async def _record(self, client: str, outcome: str, **details: str) -> None:
+        await run_in_threadpool(self._audit.record, client_label(client), "login", outcome, **details)
+
+
+def _session(name: str) -> str:
+    """Return the client that a session is, as limits and the audit log know it."""
+    return f"session {name}"
 
 
 def _page(error: ApiError | None = None) -> Response:

@@ -6,13 +6,10 @@ A client is a login session, an API key, or without authentication an address.
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Generator, Iterator
-from contextvars import ContextVar
-from ipaddress import IPv6Address, ip_network
 from threading import Event, Lock
 from time import monotonic
 from typing import Any, TypeVar, cast
 
-from gradio.context import LocalContext
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -22,13 +19,11 @@ from engine.analysis.inspection import InspectionStep
 from engine.request import Answer, Request
 from server.access import AccessSettings
 from server.bodies import is_form
+from server.client import client_of, current_client
 from server.errors import ApiError, TooManyQuestions
-from server.host_names import address
 
-CLIENT = "kvscope.client"  # the key of a scope under which authentication stores who has sent the request
 MAX_CLIENTS = 10_000  # of each rate; the one not seen for the longest time is forgotten first
 Step = TypeVar("Step")
-_client: ContextVar[str] = ContextVar("client", default="")  # of the HTTP request that is being answered
 
 
 class RateLimit:
@@ -70,7 +65,6 @@ class LimitGuard:
             await self._app(scope, receive, send)
             return
         client = client_of(scope)
-        _client.set(client)
         try:
             check(self._requests, client, "requests per minute")
             if is_form(scope):
@@ -110,11 +104,11 @@ class _LimitedBackend:
         return self._run(self._backend.compare(request, cancel))
 
     def _run(self, steps: Iterator[Step]) -> Generator[Step, None, None]:
-        event = LocalContext.request.get(None)  # of the page and Gradio's API, whose events run in tasks of their own
-        client = client_of(event.request.scope) if event and event.request else _client.get()
+        client = current_client()
         with self._lock:
             if self._running[client] >= self._limit:
-                raise TooManyQuestions(f"{self._limit} of your questions are already being answered.")
+                limit = f"{self._limit} of your questions are already being answered"
+                raise TooManyQuestions(f"{limit}, which is the limit (--client-questions).")
             self._running[client] += 1
         try:
             yield from steps
@@ -134,17 +128,3 @@ def check(rate: RateLimit, client: str, what: str, amount: float = 1) -> None:
     if wait_s := rate.take(client, amount):
         message = f"Too many {what}. Try again in {math.ceil(wait_s)} seconds."
         raise ApiError(429, message, code="rate_limit_exceeded", retry_s=math.ceil(wait_s))
-
-
-def client_of(scope: Scope) -> str:
-    """Return who has sent a request: what authentication has stored, or the address."""
-    return scope.get(CLIENT) or client_address(scope)
-
-
-def client_address(scope: Scope) -> str:
-    """Return the address of a request; of IPv6 the network of 64 bits, since one user has all of its addresses."""
-    host = (scope.get("client") or ("",))[0]
-    found = address(host)
-    if isinstance(found, IPv6Address):
-        return str(found.ipv4_mapped or ip_network((found, 64), strict=False))
-    return host

@@ -21,27 +21,41 @@ from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
 from assets import page_script
-from backend.interface.backend import MAX_CONCURRENT_REQUESTS, Backend
+from backend.interface.backend import Backend
+from backend.interface.limits import MAX_QUESTIONS
 from engine.method import MethodInfo, default_method
 from engine.request import Answer
 from server.access import LOCAL, Access
 from server.auth import AuthGuard
 from server.chat import OWNER, ChatRequest, completion_body, completion_events, parse_model
+from server.client import CLIENT, RememberClient
 from server.docs_page import docs_page
 from server.errors import RETRY_S, ApiError, ErrorResponse, to_api_error
 from server.gradio_errors import GradioErrors, invalid_request
 from server.headers import SecurityHeaders
 from server.host_guard import HostGuard
-from server.limits import CLIENT, LimitGuard
+from server.limits import LimitGuard
 from server.upload_guard import UploadGuard
+from store.audit import NO_LOG, AuditLog
 
 MAX_BODY_BYTES = 2**20  # a conversation of some hundred pages
 _ENDPOINTS = "/v1/chat/completions, /v1/models, /v1/docs, /v1/openapi.json, /healthz and /metrics"
 _CONTENT: dict[str, Any] = {"application/json": {}, "text/event-stream": {}}
 
 
-def app_kwargs(backend: Backend, host: str, access: Access = LOCAL) -> dict[str, Any]:
-    """Return the `app_kwargs` of Gradio's `launch`; `host` is the address or name the server listens on."""
+def app_kwargs(
+    backend: Backend,
+    host: str,
+    access: Access = LOCAL,
+    max_questions: int = MAX_QUESTIONS,
+    audit: AuditLog = NO_LOG,
+) -> dict[str, Any]:
+    """Return the `app_kwargs` of Gradio's `launch`.
+
+    host           the address or name the server listens on
+    max_questions  that run at a time for clients of the HTTP API
+    audit          the log of logins
+    """
 
     def health(request: HttpRequest) -> Response:
         status = backend.status()
@@ -83,12 +97,13 @@ def app_kwargs(backend: Backend, host: str, access: Access = LOCAL) -> dict[str,
         Route("/healthz", health),
         Route("/metrics", metrics),
         Route("/library.zip", export),
-        Mount("/v1", _openai_api(backend)),
+        Mount("/v1", _openai_api(backend, max_questions)),
     ]
     middleware = [
         Middleware(SecurityHeaders, script=page_script()),
         Middleware(HostGuard, host=host, public_name=access.public_name),
-        *([Middleware(AuthGuard, credentials=access.credentials)] if access.credentials else []),
+        *([Middleware(AuthGuard, credentials=access.credentials, audit=audit)] if access.credentials else []),
+        Middleware(RememberClient),
         *([Middleware(LimitGuard, limits=access.limits)] if access.limits else []),
         Middleware(UploadGuard),
         Middleware(GradioErrors),
@@ -97,7 +112,7 @@ def app_kwargs(backend: Backend, host: str, access: Access = LOCAL) -> dict[str,
     return {"routes": routes, "middleware": middleware, "exception_handlers": handlers}
 
 
-def _openai_api(backend: Backend) -> FastAPI:
+def _openai_api(backend: Backend, max_questions: int) -> FastAPI:
     """Return the OpenAI-compatible API. The docstrings of its endpoints are part of its documentation."""
     api = FastAPI(
         title="KVScope",
@@ -148,8 +163,9 @@ def _openai_api(backend: Backend) -> FastAPI:
         connection cancels the request.
         """
         engine_request = chat.to_request(backend.methods())
-        if len(running) >= MAX_CONCURRENT_REQUESTS:
-            message = f"{MAX_CONCURRENT_REQUESTS} requests are already running. Try again when one has finished."
+        if len(running) >= max_questions:
+            limit = f"{max_questions} requests are already running, which is the limit (--max-questions)"
+            message = f"{limit}. Try again when one has finished."
             raise ApiError(429, message, code="rate_limit_exceeded", retry_s=RETRY_S)
         cancel = Event()
         task = asyncio.create_task(_cancel_at_end(request, cancel))

@@ -25,6 +25,7 @@ from store.ingest.chunker import ChunkConfig, chunk_config_of, split_sections
 from store.ingest.document import ParsedDocument
 from store.ingest.language import language_warning
 from store.ingest.markdown_file import convert_markdown
+from store.limits import DEFAULT_LIMITS, Limits
 from store.names import clean_name
 from store.retrieval.vectors import VectorIndex
 from store.types import PARSER_VERSION, Chunk, Document, Embedder, Excerpt, Hit, Progress, Reranker
@@ -44,11 +45,13 @@ class DocumentLibrary:
         embedder: Embedder,
         chunking: ChunkConfig | None = None,  # of new documents; existing ones keep their chunks until re-indexed
         reranker: Reranker | None = None,  # ranks the hits in a last retrieval stage
+        limits: Limits = DEFAULT_LIMITS,  # on new documents
     ) -> None:
         self._tokenizer = tokenizer
         self._embedder = embedder
         self._reranker = reranker
         self._chunking = chunking or ChunkConfig()
+        self._limits = limits
         self._lock = threading.RLock()  # guards the fields below; not held while a model runs or a caller pauses
         self._claimed = set[str]()  # documents that are being added or re-indexed
         self._catalog = Catalog(root)
@@ -66,20 +69,23 @@ class DocumentLibrary:
         """Parse, chunk, embed and index one file, yielding progress; closing the iterator early leaves no trace.
 
         A file whose bytes are in the library already yields one step with a warning. Raises UnreadableDocument,
-        DocumentTooLarge or StoreFull.
+        DocumentTooLarge, LibraryFull or StoreFull.
         """
         name = clean_name(name)
-        data = read_file(path, name)
+        data = read_file(path, name, self._limits)
         document_id = sha256(data).hexdigest()
         with self._lock:
-            existing = next((each for each in self._catalog.documents() if each.id == document_id), None)
+            documents = {each.id: each for each in self._catalog.documents()}
+            existing = documents.get(document_id)
+            if existing is None:
+                self._limits.check_documents(len({document_id, *documents, *self._claimed}))
             is_claimed = existing is None and self._claim(document_id)
         if not is_claimed:
             reason = f"It is already in the library as {existing.name}." if existing else "It is already being added."
             yield Progress("indexed", 1, 1, existing, reason)
             return
         try:
-            parsed = yield from isolated.parse_isolated(data, name)
+            parsed = yield from isolated.parse_isolated(data, name, self._limits)
             warning = " ".join(filter(None, [parsed.warning, language_warning(parsed.text)]))
             num_pages = len(parsed.page_starts) or None
             yield Progress("parsed", num_pages or 1, num_pages or 1, warning=warning)

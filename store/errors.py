@@ -22,6 +22,10 @@ class DocumentTooLarge(KVScopeError):
     hint = "Split the file and add the parts."
 
 
+class LibraryFull(KVScopeError):
+    hint = "Delete documents that are no longer needed, or start KVScope with a larger limit."
+
+
 class FolderInUse(KVScopeError):
     hint = "Close the other KVScope, or start this one with another --data-dir folder."
 

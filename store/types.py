@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 
 PARSER_VERSION = 1  # raised when files should be parsed again
-MAX_FILE_BYTES = 50 * 2**20
 
 
 @dataclass(frozen=True, slots=True)

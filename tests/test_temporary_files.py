@@ -1,5 +1,6 @@
 """The running application with a fake backend: what it creates, who may read it, and what a kill leaves."""
 
+import json
 import os
 import signal
 import stat
@@ -48,7 +49,7 @@ def running(data, system_temporary, is_up):
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     environment = {**os.environ, "TMPDIR": str(system_temporary)}
-    command = [sys.executable, "-c", APP, "--data", str(data), "--port", str(port)]
+    command = [sys.executable, "-c", APP, "--data", str(data), "--port", str(port), "--max-file-mib", "1"]
     with subprocess.Popen(command, cwd=Path(__file__).parents[1], env=environment) as process:
         try:
             while not is_up(url):
@@ -80,6 +81,10 @@ def test_a_killed_application_leaves_no_upload_and_nothing_that_others_can_read(
         file = {"path": path, "meta": {"_type": "gradio.FileData"}}
         assert httpx.post(f"{url}/gradio_api/call/add_document", json={"data": [file]}).status_code == 200
         assert len(files_with(CONTENT, data)) == 2 and not list(system_temporary.iterdir())
+        assert httpx.get(f"{url}/library.zip").status_code == 200
+        assert httpx.post(f"{url}/gradio_api/upload", files={"files": ("b.txt", bytes(2**20 + 1))}).status_code == 413
+        (entry,) = map(json.loads, (data / "audit" / "audit.log").read_text().splitlines())
+        assert (entry["client"], entry["action"]) == ("127.0.0.1", "export")
         paths = [data, *data.rglob("*")]
         modes = {(path.is_dir(), stat.S_IMODE(path.stat().st_mode)) for path in paths}
         assert modes == {(True, 0o700), (False, 0o600)}
@@ -94,6 +99,7 @@ def test_only_a_folder_of_kvscope_is_closed_to_others(tmp_path):
         (tmp_path / name).chmod(0o755)
         FolderLock(tmp_path / name).close()
     (tmp_path / "own" / "library").mkdir()
+    (tmp_path / "own" / "audit").mkdir()
     (tmp_path / "general" / "Desktop").mkdir()
     for name, mode in (("own", 0o700), ("general", 0o755)):
         restrict_access(tmp_path / name)

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 import gradio as gr
 
-from backend.interface.backend import MAX_CONCURRENT_REQUESTS
+from backend.interface.limits import MAX_QUESTIONS
 from backend.interface.session import SessionEvent
 
-MODEL_QUEUE: dict[str, Any] = {"concurrency_id": "model", "concurrency_limit": MAX_CONCURRENT_REQUESTS}
+MODEL_QUEUE: dict[str, Any] = {"concurrency_id": "model", "concurrency_limit": MAX_QUESTIONS}  # the App sets the limit
 MAX_INGESTIONS = 128  # including waiting ones, each of which has a thread; the backend decides which are next
 INGEST_QUEUE: dict[str, Any] = {"concurrency_id": "library", "concurrency_limit": MAX_INGESTIONS}
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}

@@ -8,12 +8,13 @@ from starlette.middleware import Middleware
 
 from assets import ASSETS, page_script
 from backend.interface.backend import Backend
-from store.types import MAX_FILE_BYTES
+from backend.interface.limits import MAX_QUESTIONS
+from store.limits import DEFAULT_LIMITS
 from ui import gradio_api
 from ui.blocks import Blocks
 from ui.cancellation import CancelRoute
 from ui.components.document_sidebar import DocumentSidebar
-from ui.events import MAX_INGESTIONS, session_of
+from ui.events import MAX_INGESTIONS, MODEL_QUEUE, session_of
 from ui.html import join, tag
 from ui.pages.ask.page import Ask
 from ui.pages.cache.page import Cache
@@ -57,14 +58,20 @@ _COLOURS = {  # in the light and in the dark theme
 class App:
     """All pages on one backend.
 
-    blocks   the Gradio app, ready for `launch(**launch_options())`
-    samples  example questions for an empty page, each with the name of the document that answers it
-    login    whether there is a login page, to which "Log out" leads
-    is_open  whether everyone on other machines is let in, which the page says
+    blocks         the Gradio app, ready for `launch(**launch_options())`
+    samples        example questions for an empty page, each with the name of the document that answers it
+    login          whether there is a login page, to which "Log out" leads
+    is_open        whether everyone on other machines is let in, which the page says
+    max_questions  that run at a time; further ones wait
     """
 
     def __init__(
-        self, backend: Backend, samples: Mapping[str, str] | None = None, login: bool = False, is_open: bool = False
+        self,
+        backend: Backend,
+        samples: Mapping[str, str] | None = None,
+        login: bool = False,
+        is_open: bool = False,
+        max_questions: int = MAX_QUESTIONS,
     ) -> None:
         self.ask = Ask(backend, samples or {})
         self.inspect = Inspect(backend)
@@ -83,6 +90,9 @@ class App:
                 with gr.Column(elem_id="pages-column", min_width=0), gr.Tabs(elem_id="pages") as tabs:
                     self._build_pages()
             self._connect(tabs)
+        for event in self.blocks.fns.values():
+            if event.concurrency_id == MODEL_QUEUE["concurrency_id"]:
+                event.concurrency_limit = max_questions
 
     def close_session(self, request: gr.Request) -> None:
         """Cancel everything a session has running, because its tab was closed."""
@@ -115,10 +125,13 @@ class App:
         self.blocks.unload(self.close_session)
 
 
-def launch_options(app_kwargs: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def launch_options(
+    app_kwargs: Mapping[str, Any] | None = None, max_file_bytes: int = DEFAULT_LIMITS.max_file_bytes
+) -> dict[str, Any]:
     """Return the arguments of `launch` except host and port: theme, styles, scripts, no telemetry.
 
-    app_kwargs  those of `server.routes.app_kwargs`
+    app_kwargs      those of `server.routes.app_kwargs`
+    max_file_bytes  larger files are refused before they are uploaded
     """
     styles = sorted((ASSETS / "styles").glob("*.css"), key=lambda path: (path.name != "base.css", path))
     app_kwargs = app_kwargs or {}
@@ -135,7 +148,7 @@ def launch_options(app_kwargs: Mapping[str, Any] | None = None) -> dict[str, Any
         "share": False,
         "enable_monitoring": False,
         "num_workers": 0,  # their ports would be without our middleware
-        "max_file_size": MAX_FILE_BYTES,
+        "max_file_size": max_file_bytes,
     }
 
 

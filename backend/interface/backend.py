@@ -15,8 +15,6 @@ from engine.method import MethodInfo
 from engine.request import Answer, ContextBudget, Request
 from store.types import Document
 
-MAX_CONCURRENT_REQUESTS = 16  # including queued ones; one is prefilled at a time, eight are decoded
-
 
 @dataclass(frozen=True, slots=True)
 class Status:

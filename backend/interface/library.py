@@ -15,6 +15,7 @@ class IngestProgress:
     done: int
     total: int
     message: str = ""  # an error or a warning for the user
+    document_id: str = ""  # once the file is in the library
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,23 +6,27 @@ from pathlib import Path
 
 from backend.runtime.check import check_folder
 from backend.runtime.settings import Settings
+from store.audit import AuditLog
 from store.catalog.catalog import Catalog
 from store.catalog.transfer import export_library
 from store.kv.blobs import remove_all
+from store.limits import Limits
 from store.lock import FolderLock
 
+CLIENT = "command line"  # in the audit log
 log = logging.getLogger("kvscope")
 
 
 def run_command(settings: Settings) -> int:
     """Run the command of the settings and log its result; return the exit status. Raises KVScopeError."""
+    audit = AuditLog(settings.data if settings.audit else None)
     if settings.export_file is not None:
-        return _export(settings.data, settings.export_file)  # without the lock: KVScope may be running
+        return _export(settings.data, settings.export_file, audit)  # without the lock: KVScope may be running
     with closing(FolderLock(settings.data)):
         if settings.clear_cache:
             return _clear_cache(settings.data / "kv")
         if settings.import_file is not None:
-            return _import(settings.data, settings.import_file)
+            return _import(settings.data, settings.import_file, settings.limits, audit)
         return _check(settings.data, settings.repair)
 
 
@@ -45,9 +49,9 @@ def _check(data: Path, repair: bool) -> int:
     return 1 if problems and not repair else 0
 
 
-def _export(data: Path, target: Path) -> int:
+def _export(data: Path, target: Path, audit: AuditLog) -> int:
     try:
-        with target.open("xb") as file:
+        with audit.recording(CLIENT, "export"), target.open("xb") as file:
             count = export_library(data, file)
     except OSError as error:
         log.error("%s cannot be written (%s). Choose another file.", target, error.strerror)
@@ -59,9 +63,10 @@ def _export(data: Path, target: Path) -> int:
     return 0
 
 
-def _import(data: Path, source: Path) -> int:
-    with closing(Catalog(data / "library")) as catalog:
-        result = catalog.import_from(source)
+def _import(data: Path, source: Path, limits: Limits, audit: AuditLog) -> int:
+    with audit.recording(CLIENT, "import", source.name) as details, closing(Catalog(data / "library")) as catalog:
+        result = catalog.import_from(source, limits)
+        details["added"] = result.added
     log.info("Documents added: %d; in the library before: %d", result.added, result.existing)
     for name in result.damaged:
         log.error("%s is damaged in %s and was not added", name, source)

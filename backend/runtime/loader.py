@@ -316,7 +316,8 @@ class RuntimeLoader:
             reranker = self._reranker(name)
         embedder = self._embedder(select_dtype("cpu", self.settings.dtype)[1])
         embedder.embed([embedder.truncate_left("Warm up")])  # load it now, not during the first question
-        return DocumentLibrary(self.settings.data / "library", tokenizer, embedder, chunking, reranker)
+        folder, limits = self.settings.data / "library", self.settings.limits
+        return DocumentLibrary(folder, tokenizer, embedder, chunking, reranker, limits)
 
     def _report(self, message: str, progress: float) -> None:
         """Show the progress of loading, or of a download, during which the present models still answer."""

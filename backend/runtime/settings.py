@@ -17,10 +17,12 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, CliApp, PydanticBaseSettingsSource, SettingsConfigDict
 
+from backend.interface.limits import MAX_QUESTIONS
 from backend.interface.models import SettingsChange
 from engine.model.loading.presets import BUNDLED_MODEL
 from store.data_folder import default_data_folder
 from store.errors import KVScopeError
+from store.limits import DEFAULT_LIMITS, Limits
 from store.preferences import Preferences
 
 MUTABLE_SETTINGS = tuple(field.name for field in fields(SettingsChange))  # saved in the data folder
@@ -124,6 +126,22 @@ class Settings(BaseSettings):
     """maximum tokens shared by neighbouring chunks"""
     ingest_timeout_minutes: float = Field(60.0, gt=0)
     """minutes after which a document that is still being added or re-indexed is given up; inf for no limit"""
+    max_file_mib: int = Field(DEFAULT_LIMITS.max_file_mib, ge=1, le=512)
+    """size of a file in MiB"""
+    max_pages: int = Field(DEFAULT_LIMITS.max_pages, ge=1, le=100_000)
+    """pages of a PDF, slides of a presentation"""
+    max_ocr_pages: int = Field(DEFAULT_LIMITS.max_ocr_pages, ge=0, le=10_000)
+    """scanned pages of a PDF whose text is recognized; later ones are left out, with a warning"""
+    max_picture_pages: int = Field(DEFAULT_LIMITS.max_picture_pages, ge=1, le=10_000)
+    """pages of a picture file"""
+    max_characters: int = Field(DEFAULT_LIMITS.max_characters, ge=1000, le=50_000_000)
+    """characters of a document's text, and of an HTML file's source"""
+    max_documents: int = Field(DEFAULT_LIMITS.max_documents, ge=1, le=1_000_000)
+    """documents in the library"""
+    max_questions: int = Field(MAX_QUESTIONS, ge=1, le=32)
+    """questions, inspections and comparisons at a time from the page and the Gradio API, and as many from /v1"""
+    audit: bool = True
+    """keep a log of who added, deleted, renamed, re-indexed, exported and imported documents, and of logins"""
     clear_cache: bool = False
     """delete all chunk KV, report its size, and exit"""
     export_file: Path | None = None
@@ -178,6 +196,11 @@ class Settings(BaseSettings):
     def has_command(self) -> bool:
         """Whether to do something else than to serve; see `backend.runtime.commands`."""
         return bool(self.clear_cache or self.check or self.repair or self.export_file or self.import_file)
+
+    @property
+    def limits(self) -> Limits:
+        """The limits on documents."""
+        return Limits(**self.model_dump(include={field.name for field in fields(Limits)}))
 
     def mutable_values(self) -> dict[str, Any]:
         return self.model_dump(include=set(MUTABLE_SETTINGS))

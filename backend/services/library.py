@@ -157,12 +157,16 @@ class LocalLibraryService:
     ) -> Iterator[IngestProgress]:
         """Index one document and prefill its chunks for the first question. Errors become messages, after rollback."""
 
+        def at(stage: str, done: int, total: int, message: str) -> IngestProgress:
+            return IngestProgress(name, stage, done, total, message, document.id if document else "")
+
         def failed(message: str) -> IngestProgress:
             return IngestProgress(name, "failed", 0, 1, f"{message} {failure_note}".strip())
 
         minutes = self.loader.settings.ingest_timeout_minutes
         session = cancel.session if isinstance(cancel, SessionEvent) else ""
-        stage, document, warning = "waiting", None, ""
+        stage, warning = "waiting", ""
+        document: Document | None = None
         slot = ExitStack()
         try:
             slot.enter_context(self._queue.slot(session, cancel))
@@ -170,27 +174,27 @@ class LocalLibraryService:
             with closing(_until_claimed(start)) as steps:  # closing rolls back; only then a failure is reported
                 while step := self._next_step(steps, stage, limit):
                     stage, document, warning = step.stage, step.document, step.warning or warning
-                    yield IngestProgress(name, stage, step.done, step.total, warning)
+                    yield at(stage, step.done, step.total, warning)
             chunks = runtime.library.chunks(document.id) if document else []
             stage = "prefilled"
             for done, chunk in enumerate(chunks):
                 if runtime.tiers.is_nearly_full or not runtime.library.chunks_by_id([chunk.id]):
                     break  # more KV would evict other chunks, or the document was deleted
                 runtime.tiers.wait_for_space()
-                yield IngestProgress(name, stage, done, len(chunks), warning)
+                yield at(stage, done, len(chunks), warning)
                 with self._queue.turn(limit):
                     self._warm(runtime, chunk.passage, limit)
                 if not runtime.library.chunks_by_id([chunk.id]):
                     runtime.engine.passages.delete(chunk.passage)
             if runtime.blobs is not None and runtime.tiers.disk_error:
                 warning = "The disk cache is full; new KV stays in memory and is lost on restart. Free some disk space."
-            yield IngestProgress(name, "done", len(chunks), len(chunks), warning)
+            yield at("done", len(chunks), len(chunks), warning)
         except Cancelled:
             is_late = not cancel.is_set()
             stopped = f"Stopped after {minutes:g} minutes, the limit for one document." if is_late else "Stopped."
             if document:
                 message = f"{stopped} The document was added; its KV is computed when a question needs it."
-                yield IngestProgress(name, "done", 0, 1, message)
+                yield at("done", 0, 1, message)
             elif is_late:
                 yield failed(f"{stopped} Split the file, or restart with a larger --ingest-timeout-minutes.")
             else:

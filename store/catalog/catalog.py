@@ -23,6 +23,7 @@ from store.catalog.transfer import ImportResult, import_library
 from store.disk_full import disk_full_as_store_full
 from store.errors import NoSuchDocument
 from store.ingest.document import ParsedDocument
+from store.limits import DEFAULT_LIMITS, Limits
 from store.names import unique_name
 from store.types import Chunk, Document
 
@@ -106,9 +107,12 @@ class Catalog:
         pages = [(start, page) for start, _, _, page in rows]
         return ParsedDocument(text, estimate_page_starts(document.num_pages, pages, len(text)))
 
-    def import_from(self, source: Path) -> ImportResult:
-        """Add the documents of an export; the library computes their vectors. Raises ImportFailed and StoreFull."""
-        return import_library(self._folder.parent, source, self._connection)
+    def import_from(self, source: Path, limits: Limits = DEFAULT_LIMITS) -> ImportResult:
+        """Add the documents of an export; the library computes their vectors.
+
+        Raises ImportFailed, LibraryFull and StoreFull.
+        """
+        return import_library(self._folder.parent, source, self._connection, limits)
 
     def pending_owners(self) -> list[str]:
         """Return the owners of incomplete vectors: of half-added, half-deleted or replaced documents."""

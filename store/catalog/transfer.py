@@ -18,12 +18,13 @@ from store.catalog.schema import FILE_NAME, is_outdated
 from store.catalog.stored import StoredDocument, documents_in, insert
 from store.disk_full import disk_full_as_store_full
 from store.errors import KVScopeError
+from store.limits import Limits
 from store.names import clean_name, unique_name
 from store.preferences import Preferences
 
 FORMAT = 1
 MANIFEST, DOCUMENTS, PREFERENCES = "manifest.json", "documents.jsonl", "preferences.json"
-MAX_LINE_BYTES = 2**28  # of one document; the longest text is 20 million characters
+MAX_LINE_BYTES = 2**30  # of one document; the longest text that the settings allow has 50 million characters
 MAX_SMALL_BYTES = 2**20  # of the other members
 
 
@@ -78,10 +79,10 @@ def _export(data: Path, target: IO[bytes]) -> int:
     return count
 
 
-def import_library(data: Path, source: Path, connection: sqlite3.Connection) -> ImportResult:
+def import_library(data: Path, source: Path, connection: sqlite3.Connection, limits: Limits) -> ImportResult:
     """Add the documents of an export to a library's database; settings are taken over if there are none.
 
-    Raises ImportFailed, before any change if the file is no export; and StoreFull.
+    Raises ImportFailed if the file is no export, or LibraryFull, before any change; and StoreFull.
     """
     added, existing, damaged = 0, 0, list[str]()
     known = {document_id for (document_id,) in connection.execute("SELECT id FROM documents")}
@@ -98,6 +99,7 @@ def import_library(data: Path, source: Path, connection: sqlite3.Connection) -> 
                     elif not stored.is_whole or not _is_consistent(stored):
                         damaged.append(name)
                     else:
+                        limits.check_documents(len(known) + 1)
                         names.add(insert(connection, stored, unique_name(name, names)))
                         known.add(stored.document["id"])
                         added += 1

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
 from store.errors import DocumentTooLarge
-from store.ingest.document import ParsedDocument, check_text_length
+from store.ingest.document import ParsedDocument
 from store.ingest.text import decode, normalize
+from store.limits import Limits
 from store.markdown import PERIOD, VALUE, format_table
 
 DELIMITERS = ",;\t|"
@@ -20,7 +21,7 @@ MAX_CELLS = 5_000_000  # with the blank ones of short rows
 MAX_NAMED_CHARS = 500  # of the columns named in the first line
 
 
-def parse_csv(data: bytes, name: str) -> ParsedDocument:
+def parse_csv(data: bytes, name: str, limits: Limits) -> ParsedDocument:
     """Return the rows of a table. Raises UnreadableDocument if it is not text, DocumentTooLarge above a limit."""
     text, warning = decode(data, name)
     text = normalize(text)
@@ -28,7 +29,7 @@ def parse_csv(data: bytes, name: str) -> ParsedDocument:
     if marked := SEPARATOR_LINE.match(text):
         delimiter, text = marked[1], text[marked.end() :]
     try:
-        return ParsedDocument(_format(_read(text, delimiter or _find_delimiter(text)), name), warning=warning)
+        return ParsedDocument(_format(_read(text, delimiter or _find_delimiter(text)), name, limits), warning=warning)
     except csv.Error:  # a quotation mark that is never closed
         return ParsedDocument(text, warning=warning)
 
@@ -49,7 +50,7 @@ def _find_delimiter(text: str) -> str:
     return max(DELIMITERS, key=fit)
 
 
-def _format(rows: Iterator[list[str]], name: str) -> str:
+def _format(rows: Iterator[list[str]], name: str, limits: Limits) -> str:
     """Return all rows as text, after titles above the header and a line about the table."""
     sample = list(islice(rows, NUM_SAMPLE_ROWS))
     width = max(map(len, sample), default=0)
@@ -66,7 +67,7 @@ def _format(rows: Iterator[list[str]], name: str) -> str:
             raise DocumentTooLarge(f"{name} has over {MAX_CELLS:,} cells, which is the limit.")
         parts.append(format_table([header, *batch] if header else batch, has_header=bool(header), has_groups=False))
         num_chars += len(parts[-1]) + 1
-        check_text_length(num_chars, name)
+        limits.check_characters(num_chars, name)
     columns = f"the columns {_name_columns(header)}" if header else f"{width} {'column' if width == 1 else 'columns'}"
     about = f"Table with {num_rows:,} {'row' if num_rows == 1 else 'rows'} and {columns}."
     return "\n".join([*titles, about, *parts])

@@ -1,14 +1,12 @@
-"""The result of parsing a file, and what all parsers need: the limit on its length, and one error for damaged files."""
+"""The result of parsing a file, and what all parsers need: and one error for damaged files."""
 
 from bisect import bisect_right
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from store.errors import DocumentTooLarge, KVScopeError, UnreadableDocument
+from store.errors import KVScopeError, UnreadableDocument
 from store.types import Progress
-
-MAX_CHARACTERS = 20_000_000  # of a text, and of an HTML file's source
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +33,6 @@ def finish(steps: ParseSteps) -> ParsedDocument:
             next(steps)
         except StopIteration as end:
             return end.value
-
-
-def check_text_length(characters: int, name: str) -> None:
-    """Raise DocumentTooLarge if a text is too long; parsers call it before the expensive work."""
-    if characters > MAX_CHARACTERS:
-        raise DocumentTooLarge(f"The text of {name} has over {MAX_CHARACTERS:,} characters, which is the limit.")
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -18,15 +19,17 @@ from time import monotonic
 from typing import Any
 
 from store.errors import DocumentTooLarge, UnreadableDocument
-from store.ingest.document import MAX_CHARACTERS, ParsedDocument, ParseSteps, check_text_length
+from store.ingest.document import ParsedDocument, ParseSteps
 from store.ingest.worker import CPU_SECONDS
+from store.limits import DEFAULT_LIMITS, Limits
 from store.names import clean_name
 from store.types import Progress
 
 COMMAND = (sys.executable, "-m", "store.ingest.worker")
 STEP_TIMEOUT_S = 120.0  # until the first step, and from a step to the next
 POLL_S = 0.5  # the last step is repeated this often, so that the caller can stop a busy worker
-MAX_OUTPUT_BYTES = 12 * MAX_CHARACTERS + 2**20  # JSON may write a character with twelve
+OUTPUT_BYTES = 2**20  # besides twelve for each character, which JSON may need, and PAGE_BYTES for each page
+PAGE_BYTES = 200  # its steps and where it starts
 MAX_SKIPPED_PAGES = 3
 EXIT_TIMEOUT_S = 5.0  # from the end of a worker's answer to its own
 ERRORS = {error.__name__: error for error in (UnreadableDocument, DocumentTooLarge)}
@@ -46,7 +49,7 @@ class WorkerEnded(Exception):
         self.error = error
 
 
-def parse_isolated(data: bytes, name: str) -> ParseSteps:
+def parse_isolated(data: bytes, name: str, limits: Limits = DEFAULT_LIMITS) -> ParseSteps:
     """Do what `parse_steps` does in a process of its own; closing the steps ends it.
 
     A page of a PDF during whose reading the process ends is left out like a damaged one; text recognition and the
@@ -55,7 +58,7 @@ def parse_isolated(data: bytes, name: str) -> ParseSteps:
     name = clean_name(name)
     skipped: list[int] = []
     while True:
-        worker = _Worker(data, name, skipped)
+        worker = _Worker(data, name, limits, skipped)
         try:
             return (yield from worker.follow())
         except WorkerEnded as ended:
@@ -71,8 +74,9 @@ def parse_isolated(data: bytes, name: str) -> ParseSteps:
 class _Worker:
     """A running process that parses one file."""
 
-    def __init__(self, data: bytes, name: str, skipped_pages: list[int]) -> None:
+    def __init__(self, data: bytes, name: str, limits: Limits, skipped_pages: list[int]) -> None:
         self._name = name
+        self._limits = limits
         self._num_steps = 0
         self._num_pages = 0
         self._lines = SimpleQueue[bytes]()  # of the answer; an empty one is its end
@@ -85,8 +89,9 @@ class _Worker:
             start_new_session=True,  # Ctrl+C is for the application alone
             env={key: os.environ[key] for key in INHERITED if key in os.environ} | THREADS,
         )
-        request = json.dumps({"name": name, "size": len(data), "skipped_pages": skipped_pages}).encode()
-        Thread(target=self._write, args=[request + b"\n", data], name="parsing", daemon=True).start()
+        request = {"name": name, "size": len(data), "limits": asdict(limits), "skipped_pages": skipped_pages}
+        parts = [json.dumps(request).encode() + b"\n", data]
+        Thread(target=self._write, args=parts, name="parsing", daemon=True).start()
         Thread(target=self._read, name="parsing", daemon=True).start()
 
     @property
@@ -137,8 +142,9 @@ class _Worker:
             raise self._unreadable(f"its reader failed ({answer['failure']})")
         if "text" in answer:
             text, warning, recognized = str(answer["text"]), str(answer["warning"]), int(answer["recognized_pages"])
-            check_text_length(len(text), self._name)
+            self._limits.check_characters(len(text), self._name)
             starts = tuple(map(int, answer["page_starts"]))
+            self._limits.check_pages(len(starts), self._name)
             if list(starts) != sorted(starts) or any(not 0 <= start <= len(text) for start in starts):
                 raise ValueError("page starts outside the text, or out of order")
             return ParsedDocument(text, starts, warning, recognized)
@@ -175,11 +181,12 @@ class _Worker:
 
     def _read(self) -> None:
         output, size_bytes = self._process.stdout, 0
+        max_bytes = OUTPUT_BYTES + 12 * self._limits.max_characters + PAGE_BYTES * self._limits.max_pages
         assert output is not None
         with suppress(OSError, ValueError), output:
-            while size_bytes < MAX_OUTPUT_BYTES and (line := output.readline(MAX_OUTPUT_BYTES)):
+            while size_bytes < max_bytes and (line := output.readline(max_bytes)):
                 size_bytes += len(line)
                 self._lines.put(line)
-        if size_bytes >= MAX_OUTPUT_BYTES:
+        if size_bytes >= max_bytes:
             self._process.kill()
         self._lines.put(b"")

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from store.ingest.document import ParsedDocument
 from store.ingest.text import decode, normalize
+from store.limits import Limits
 from store.markdown import format_table
 
 FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -15,7 +16,7 @@ NO_TITLE = re.compile(r"\s|[>|#*+-]|\d+[.)]")  # starts of a line that no underl
 FRONT_MATTER = re.compile(r"---\n.*?\n(?:---|\.\.\.)(?:\n|$)", re.S)
 
 
-def parse_markdown(data: bytes, name: str) -> ParsedDocument:
+def parse_markdown(data: bytes, name: str, limits: Limits) -> ParsedDocument:
     """Return the text, each table row with its header. Raises UnreadableDocument if it is not text."""
     text, warning = decode(data, name)
     return ParsedDocument(convert_markdown(normalize(text)), warning=warning)

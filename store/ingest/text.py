@@ -7,6 +7,7 @@ from contextlib import suppress
 from store.errors import UnreadableDocument
 from store.ingest.document import ParsedDocument
 from store.ingest.encoding import CONTROL, guess_encodings, guess_utf16
+from store.limits import Limits
 
 BOMS = {
     codecs.BOM_UTF8: "utf-8-sig",
@@ -23,7 +24,7 @@ GUESSED = "Its encoding was guessed as {}; if characters look wrong, save it as 
 UNWANTED = re.compile(r"[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
-def parse_text(data: bytes, name: str) -> ParsedDocument:
+def parse_text(data: bytes, name: str, limits: Limits) -> ParsedDocument:
     """Return the text, with any Markdown syntax. Raises UnreadableDocument if it is not text."""
     text, warning = decode(data, name)
     return ParsedDocument(normalize(text), warning=warning)

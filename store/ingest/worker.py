@@ -1,7 +1,8 @@
 """The process that `store.ingest.isolated` reads a file in: `python -m store.ingest.worker`.
 
-Standard input has a line of JSON with the file's name, its size and the pages to leave out, then the file; it stays
-open, and if it is closed the process ends. Standard output has lines of JSON: the steps, then the document or an error.
+Standard input has a line of JSON with the file's name, its size, the limits and the pages to leave out, then the file;
+it stays open, and if it is closed the process ends. Standard output has lines of JSON: the steps, then the document or
+an error.
 Limits hold where the system has them: not on Windows, and the one on memory not on macOS.
 """
 
@@ -17,6 +18,7 @@ from typing import IO, Any
 from store.errors import KVScopeError
 from store.ingest import parse_steps
 from store.ingest.sniff import detect_format
+from store.limits import Limits
 
 MEMORY_BYTES = 2**30  # of addresses; ordinary files take a quarter
 OCR_MEMORY_BYTES = 3 * 2**30  # with the models of text recognition, which take 1.2 GB
@@ -53,7 +55,8 @@ def main() -> None:
     data = sys.stdin.buffer.read(request["size"])
     Thread(target=_end_with_application, daemon=True).start()
     try:
-        answer = _parse(data, request["name"], frozenset(request["skipped_pages"]), answers)
+        limits = Limits(**request["limits"])
+        answer = _parse(data, request["name"], limits, frozenset(request["skipped_pages"]), answers)
     except Exception as error:  # noqa: BLE001  the application reports it
         set_limits(MAX_MEMORY_BYTES)
         answer = {"failure": type(error).__name__, "trace": traceback.format_exc()[-MAX_TRACE_CHARACTERS:]}
@@ -68,13 +71,13 @@ def _end_with_application() -> None:
     os._exit(1)
 
 
-def _parse(data: bytes, name: str, skipped_pages: frozenset[int], answers: IO[bytes]) -> dict[str, Any]:
+def _parse(data: bytes, name: str, limits: Limits, skipped_pages: frozenset[int], answers: IO[bytes]) -> dict[str, Any]:
     set_limits(MEMORY_BYTES)
     try:
         kind = detect_format(data, name)
         if kind in ("pdf", "image") and find_spec("rapidocr") is not None:
             set_limits(OCR_MEMORY_BYTES)
-        steps = parse_steps(data, name, skipped_pages)
+        steps = parse_steps(data, name, limits, skipped_pages)
         while True:
             try:
                 step = next(steps)

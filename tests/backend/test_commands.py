@@ -1,7 +1,19 @@
 """The commands export a library, while it is in use, and import it elsewhere."""
 
+import json
+
 from app import main
 from tests.backend.conftest import filled
+
+
+def audit_of(data):
+    """Return what the command line did, with which outcome, to which file and how many documents."""
+    entries = map(json.loads, (data / "audit" / "audit.log").read_text().splitlines())
+    return [
+        (each["action"], each["outcome"], each.get("name", ""), each.get("added"))
+        for each in entries
+        if each["client"] == "command line"
+    ]
 
 
 def test_a_library_is_exported_and_imported_by_commands(start, tmp_path, monkeypatch, caplog):
@@ -20,6 +32,10 @@ def test_a_library_is_exported_and_imported_by_commands(start, tmp_path, monkeyp
     assert run(new, "--import", export) == 0 and "Documents added: 1" in caplog.text
     assert run(new, "--check") == 0 and "No damage was found" in caplog.text
     assert run(new, "--import", tmp_path / "boats.txt") == 1 and "is no export" in caplog.text
+    assert run(new, "--import", export, "--no-audit") == 0
+    exports = [("export", "ok", "", None), ("export", "failed", "", None)]
+    imports = [("import", "ok", "export.zip", 1), ("import", "failed", "boats.txt", None)]
+    assert audit_of(data) == exports and audit_of(new) == imports
     data.rename(tmp_path / "old")
     new.rename(data)
     assert [document.name for document in start().documents()] == ["boats.txt"]

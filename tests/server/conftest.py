@@ -11,8 +11,10 @@ import pytest
 from argon2 import PasswordHasher
 
 from server.access import LOCAL, Access, Credentials
+from server.audit import audited
 from server.limits import limit_questions
 from server.routes import app_kwargs
+from store.audit import NO_LOG, AuditLog
 from tests.support.fake_backend.backend import FakeBackend
 from ui.layout import App, launch_options
 
@@ -31,11 +33,11 @@ class Server:
 
 
 @contextmanager
-def serving(access: Access) -> Iterator[Server]:
+def serving(access: Access, audit: AuditLog = NO_LOG) -> Iterator[Server]:
     backend = FakeBackend()
-    limited = limit_questions(backend, access.limits)
+    limited = audited(limit_questions(backend, access.limits), audit)
     page = App(limited, login=access.credentials is not None).blocks
-    options = {**launch_options(), "app_kwargs": app_kwargs(limited, "127.0.0.1", access)}
+    options = {**launch_options(), "app_kwargs": app_kwargs(limited, "127.0.0.1", access, audit=audit)}
     _, url, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **options)
     yield Server(backend, page, url)
     page.close()

@@ -11,7 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from backend.interface.backend import MAX_CONCURRENT_REQUESTS, Status
+from backend.interface.backend import Status
+from backend.interface.limits import MAX_QUESTIONS
 from engine.errors import LoadingFailed, QuestionTooLong
 from engine.request import ChatTurn, Request
 from server.routes import MAX_BODY_BYTES, app_kwargs
@@ -216,13 +217,13 @@ def test_too_many_concurrent_requests_are_refused_with_retry_after(url, backend,
         yield from answers(request, cancel)
 
     monkeypatch.setattr(backend, "answers_to", gated)
-    with ThreadPoolExecutor(MAX_CONCURRENT_REQUESTS) as pool:
-        asked = [pool.submit(post, url, stream=True) for _ in range(MAX_CONCURRENT_REQUESTS)]
-        until(lambda: len(waiting) == MAX_CONCURRENT_REQUESTS)
+    with ThreadPoolExecutor(MAX_QUESTIONS) as pool:
+        posted = [pool.submit(post, url, stream=True) for _ in range(MAX_QUESTIONS)]
+        until(lambda: len(waiting) == MAX_QUESTIONS)
         refused = post(url)
         gate.set()
         assert refused.status_code == 429 and int(refused.headers["Retry-After"]) > 0
-        assert {each.result().status_code for each in asked} == {200}
+        assert {each.result().status_code for each in posted} == {200}
     assert post(url).status_code == 200
 
 

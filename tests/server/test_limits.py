@@ -10,7 +10,11 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from server.limits import LimitGuard
+from server.routes import app_kwargs
 from server.upload_guard import MAX_EVENT_BYTES, UploadGuard
+from tests.support.fake_backend.backend import FakeBackend
+from ui.events import MODEL_QUEUE
+from ui.layout import App, launch_options
 
 FORM = {"Content-Type": "multipart/form-data; boundary=x"}
 
@@ -57,3 +61,17 @@ def test_an_event_of_any_kind_is_limited_in_size(kind):
     refused = send("/gradio_api/queue/join", content=parts, headers={"Content-Type": kind})
     assert refused.status_code == 413 and "16384 KiB" in refused.json()["detail"]
     assert send("/gradio_api/queue/join", content=b"{}", headers={"Content-Type": kind}).text == "in"
+
+
+def test_the_number_of_questions_at_a_time_is_that_of_the_settings():
+    app = Starlette(**app_kwargs(FakeBackend(), "127.0.0.1", max_questions=0))
+    body = {"model": "kvscope", "messages": [{"role": "user", "content": "why?"}]}
+    refused = TestClient(app, base_url="http://127.0.0.1").post("/v1/chat/completions", json=body)
+    assert refused.status_code == 429 and "the limit (--max-questions)" in refused.json()["error"]["message"]
+    events = App(FakeBackend(), max_questions=3).blocks.fns.values()
+    questions = [event for event in events if event.concurrency_id == MODEL_QUEUE["concurrency_id"]]
+    assert len(questions) > 5 and {event.concurrency_limit for event in questions} == {3}
+
+
+def test_the_size_of_an_upload_is_that_of_the_settings():
+    assert launch_options(max_file_bytes=7)["max_file_size"] == 7

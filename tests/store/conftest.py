@@ -28,11 +28,13 @@ def open_library(tmp_path, monkeypatch):
     opened = []
     monkeypatch.setattr("store.document_library.BATCH_CHUNKS", 2)
 
-    def open_(embedder=None, chunking=SMALL, reranker=None, folder="library"):
+    def open_(embedder=None, chunking=SMALL, reranker=None, folder="library", **options):
         while opened:
             opened.pop().close()
         opened.append(
-            DocumentLibrary(tmp_path / folder, word_tokenizer(), embedder or WordEmbedder(), chunking, reranker)
+            DocumentLibrary(
+                tmp_path / folder, word_tokenizer(), embedder or WordEmbedder(), chunking, reranker, **options
+            )
         )
         return opened[-1]
 

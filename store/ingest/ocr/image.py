@@ -8,15 +8,15 @@ from PIL import Image, ImageOps
 from store.errors import DocumentTooLarge, UnreadableDocument
 from store.ingest.document import ParsedDocument, ParseSteps, reading
 from store.ingest.ocr import INSTALL, available, recognize, warning
+from store.limits import Limits
 from store.types import Progress
 
 FORMATS = ("PNG", "JPEG", "TIFF", "WEBP")
 MAX_PIXELS = 80_000_000  # of a page; a sheet of A3 at 600 dots per inch has 70 million
-MAX_PAGES = 200  # each takes seconds
 PAGE_SEPARATOR = "\n\n"
 
 
-def parse_image(data: bytes, name: str) -> ParseSteps:
+def parse_image(data: bytes, name: str, limits: Limits) -> ParseSteps:
     """Return the recognized text; yield a step before each page.
 
     Raises UnreadableDocument without text or rapidocr, else DocumentTooLarge.
@@ -26,8 +26,7 @@ def parse_image(data: bytes, name: str) -> ParseSteps:
     pages: list[str] = []
     with reading(name, "picture"), _open(data, name) as image:
         num_pages = getattr(image, "n_frames", 1) if image.format == "TIFF" else 1
-        if num_pages > MAX_PAGES:
-            raise DocumentTooLarge(f"{name} has {num_pages} pages, and the limit is {MAX_PAGES} for text recognition.")
+        limits.check_picture_pages(num_pages, name)
         for index in range(num_pages):
             yield Progress("parsed", index, num_pages)
             image.seek(index)

@@ -12,17 +12,18 @@ import mammoth
 from bs4 import BeautifulSoup
 
 from store.ingest.archive import check_archive
-from store.ingest.document import ParsedDocument, check_text_length, reading
+from store.ingest.document import ParsedDocument, reading
 from store.ingest.office.word_numbers import write_numbers
 from store.ingest.office.word_styles import Styles
 from store.ingest.web.html import LABEL_END, LABEL_START, lower_headings, parse_soup, soup_to_markdown
+from store.limits import Limits
 
 DOCUMENT, NUMBERING, STYLES = "word/document.xml", "word/numbering.xml", "word/styles.xml"
 MAX_NUMBERED_BYTES = 50 * 2**20  # of document.xml; a longer one keeps the numbers that mammoth gives
 TITLE_STYLE = "p[style-name='Title'] => h1.title:fresh"
 
 
-def parse_docx(data: bytes, name: str) -> ParsedDocument:
+def parse_docx(data: bytes, name: str, limits: Limits) -> ParsedDocument:
     """Return a Word file's text as Markdown, without pictures and pages (a .docx has no fixed pages).
 
     Raises UnreadableDocument if the file is damaged, DocumentTooLarge above a limit.
@@ -33,7 +34,7 @@ def parse_docx(data: bytes, name: str) -> ParsedDocument:
         result = mammoth.convert_to_html(
             io.BytesIO(data), convert_image=lambda image: [], include_embedded_style_map=False, style_map=style_map
         )
-    check_text_length(len(result.value), name)
+    limits.check_characters(len(result.value), name)
     soup = parse_soup(result.value, name)
     _mark_notes(soup)
     if soup.find("h1", class_="title"):

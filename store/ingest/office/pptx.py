@@ -16,10 +16,11 @@ from pptx.oxml.ns import qn
 from pptx.shapes.group import GroupShape
 
 from store.ingest.archive import check_archive
-from store.ingest.document import ParsedDocument, check_text_length, reading
+from store.ingest.document import ParsedDocument, reading
 from store.ingest.office.number_format import display
 from store.ingest.tables import Merge, fill_merged, format_grid
 from store.ingest.text import normalize
+from store.limits import Limits
 from store.markdown import LIST_ITEM, format_table
 
 SLIDE_SEPARATOR = "\n\n"
@@ -29,7 +30,7 @@ BULLETED = {PP_PLACEHOLDER.BODY, PP_PLACEHOLDER.OBJECT, PP_PLACEHOLDER.VERTICAL_
 MAX_DEPTH = 20  # of groups in groups
 
 
-def parse_pptx(data: bytes, name: str) -> ParsedDocument:
+def parse_pptx(data: bytes, name: str, limits: Limits) -> ParsedDocument:
     """Return the slides as Markdown. Raises UnreadableDocument if damaged, DocumentTooLarge above a limit."""
     with reading(name, "PowerPoint file"):
         check_archive(data, name)
@@ -39,7 +40,7 @@ def parse_pptx(data: bytes, name: str) -> ParsedDocument:
         for number, slide in enumerate(presentation.slides, start=1):
             slides.append(normalize(_read_slide(slide, number, presentation.slide_height or 1)).strip())
             num_chars += len(slides[-1]) + len(SLIDE_SEPARATOR)
-            check_text_length(num_chars, name)
+            limits.check_characters(num_chars, name)
     starts = accumulate((len(slide) + len(SLIDE_SEPARATOR) for slide in slides[:-1]), initial=0)
     return ParsedDocument(SLIDE_SEPARATOR.join(slides), tuple(starts) if slides else ())
 

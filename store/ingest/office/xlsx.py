@@ -17,10 +17,11 @@ from openpyxl.utils import range_boundaries
 
 from store.errors import DocumentTooLarge
 from store.ingest.archive import check_archive
-from store.ingest.document import ParsedDocument, check_text_length, reading
+from store.ingest.document import ParsedDocument, reading
 from store.ingest.office.number_format import display
 from store.ingest.tables import Merge, fill_merged, format_grid
 from store.ingest.text import normalize
+from store.limits import Limits
 from store.markdown import PERIOD, VALUE
 
 MAX_CELLS = 1_000_000  # with a value
@@ -43,19 +44,20 @@ class _Row:
     has_dates: bool
 
 
-def parse_xlsx(data: bytes, name: str) -> ParsedDocument:
+def parse_xlsx(data: bytes, name: str, limits: Limits) -> ParsedDocument:
     """Return the tables of all visible sheets. Raises UnreadableDocument if damaged, DocumentTooLarge above a limit."""
     with reading(name, "Excel file"):
         check_archive(data, name)
-        return _Reader(data, name).read()
+        return _Reader(data, name, limits).read()
 
 
 class _Reader:
     """Reads one workbook and counts its cells, and the formulas without a value."""
 
-    def __init__(self, data: bytes, name: str) -> None:
+    def __init__(self, data: bytes, name: str, limits: Limits) -> None:
         self._data = data
         self._name = name
+        self._limits = limits
         self._num_cells = self._num_visited = self._num_uncomputed = 0
         self._formulas: Any = None  # the workbook with formulas in place of values, if it is needed
 
@@ -68,7 +70,7 @@ class _Reader:
             if text := self._read_sheet(sheet):
                 parts.append(normalize(f"## {sheet.title}\n\n{text}"))
                 num_chars += len(parts[-1]) + 2
-                check_text_length(num_chars, self._name)
+                self._limits.check_characters(num_chars, self._name)
         warnings = []
         if hidden := [sheet.title for sheet in workbook.worksheets if sheet not in visible]:
             sheets = "hidden sheet was" if len(hidden) == 1 else "hidden sheets were"

@@ -14,27 +14,27 @@ from pypdfium2.raw import FPDF_ERR_PASSWORD
 
 from store.errors import UnreadableDocument
 from store.ingest import ocr
-from store.ingest.document import ParsedDocument, ParseSteps, check_text_length
+from store.ingest.document import ParsedDocument, ParseSteps
 from store.ingest.pdf.assembly import assemble
 from store.ingest.pdf.page import Page, read_page
+from store.limits import Limits
 from store.types import Progress
 
 MAX_LAYOUT_SECONDS = 60  # per document, enough for about 2,000 dense pages; later ones become plain text
-MAX_RECOGNIZED_PAGES = 100  # scanned ones of a document; each takes 5 to 15 seconds
 PAGE_SEPARATOR = "\n\n"
 NEEDS_OCR = f"; a scan needs text recognition (OCR), {ocr.INSTALL}"
 
 
-def parse_pdf(data: bytes, name: str, skipped_pages: frozenset[int] = frozenset()) -> ParseSteps:
+def parse_pdf(data: bytes, name: str, limits: Limits, skipped_pages: frozenset[int] = frozenset()) -> ParseSteps:
     """Return the text of all pages as Markdown, separated by blank lines but where a paragraph goes on.
 
     Yields a step before each page that is read, one when all are, and one after each that is recognized. The skipped
     pages, from 0, count as damaged. Raises UnreadableDocument if the file is encrypted, damaged or scanned,
-    DocumentTooLarge above the text limit.
+    DocumentTooLarge above a limit.
     """
     deadline = time.monotonic() + MAX_LAYOUT_SECONDS
     try:
-        pages = yield from _read_pages(data, name, deadline, skipped_pages)
+        pages = yield from _read_pages(data, name, limits, deadline, skipped_pages)
     except pdfium.PdfiumError as error:
         if error.err_code == FPDF_ERR_PASSWORD:
             raise UnreadableDocument(f"{name} is encrypted; remove its password first.") from error
@@ -44,7 +44,7 @@ def parse_pdf(data: bytes, name: str, skipped_pages: frozenset[int] = frozenset(
     if pages and num_damaged == len(pages):
         raise UnreadableDocument(f"{name} is a damaged PDF: none of its pages can be read.")
     texts = assemble([page or Page() for page in pages], deadline)  # first: the time is not for recognition
-    recognized = yield from _recognize(data, blank, len(pages))
+    recognized = yield from _recognize(data, blank[: limits.max_ocr_pages], len(pages) - len(blank), len(pages))
     if len(blank) + num_damaged == len(pages) and not any(recognized.values()):
         reason = ", and no text was recognized on its pages" if ocr.available() else NEEDS_OCR
         raise UnreadableDocument(f"{name} has no text layer{reason}.")
@@ -61,25 +61,27 @@ def parse_pdf(data: bytes, name: str, skipped_pages: frozenset[int] = frozenset(
     return ParsedDocument(text, (0, *ends), " ".join(warnings), num_recognized)
 
 
-def _recognize(data: bytes, blank: Sequence[int], num_pages: int) -> Generator[Progress, None, dict[int, str]]:
+def _recognize(
+    data: bytes, indices: Sequence[int], num_done: int, num_pages: int
+) -> Generator[Progress, None, dict[int, str]]:
     """Return the recognized text of pages without a text layer, by index; nothing without OCR."""
     recognized: dict[int, str] = {}
     if ocr.available():
-        indices = blank[:MAX_RECOGNIZED_PAGES]
         for index, lines in zip(indices, ocr.recognize_pdf_pages(data, indices), strict=True):
             recognized[index] = "\n".join(lines).strip()
-            yield Progress("parsed", num_pages - len(blank) + len(recognized), num_pages)
+            yield Progress("parsed", num_done + len(recognized), num_pages)
     return recognized
 
 
 def _read_pages(
-    data: bytes, name: str, deadline: float, skipped: frozenset[int]
+    data: bytes, name: str, limits: Limits, deadline: float, skipped: frozenset[int]
 ) -> Generator[Progress, None, list[Page | None]]:
     """Return each page; None for a damaged one. Blank pages are not counted as done: they may be recognized later."""
     pages: list[Page | None] = []
     length = num_blank = 0
     with pdfium.PdfDocument(data) as document:
         num_pages = len(document)
+        limits.check_pages(num_pages, name)
         for index in range(num_pages):
             yield Progress("parsed", index - num_blank, num_pages)
             if index in skipped:
@@ -88,7 +90,7 @@ def _read_pages(
             try:
                 with closing(document[index]) as page, closing(page.get_textpage()) as text_layer:
                     length += text_layer.count_chars()
-                    check_text_length(length, name)
+                    limits.check_characters(length, name)
                     pages.append(read_page(page, text_layer, time.monotonic() < deadline))
             except pdfium.PdfiumError:
                 pages.append(None)

@@ -9,16 +9,17 @@ from xml.etree import ElementTree
 
 from store.errors import UnreadableDocument
 from store.ingest.archive import check_members, reject_entities
-from store.ingest.document import ParsedDocument, check_text_length, reading
+from store.ingest.document import ParsedDocument, reading
 from store.ingest.text import decode, normalize
 from store.ingest.web.html import lower_headings, parse_soup, soup_to_markdown
+from store.limits import Limits
 
 CONTAINER = "META-INF/container.xml"  # names the package file, which lists the chapters
 ENCRYPTION = "META-INF/encryption.xml"  # lists encrypted files; fonts often are
 HEADINGS = ["h1", "h2", "h3", "h4", "h5", "h6"]
 
 
-def parse_epub(data: bytes, name: str) -> ParsedDocument:
+def parse_epub(data: bytes, name: str, limits: Limits) -> ParsedDocument:
     """Return a book's chapters below its title. Raises UnreadableDocument or DocumentTooLarge."""
     with reading(name, "EPUB book"), zipfile.ZipFile(io.BytesIO(data)) as archive:
         check_members(archive.infolist(), name)
@@ -33,10 +34,10 @@ def parse_epub(data: bytes, name: str) -> ParsedDocument:
         for chapter in _chapter_paths(package, path):
             if chapter in encrypted:
                 raise UnreadableDocument(f"{name} is copy-protected.")
-            text = _read_chapter(archive, chapter, title, name)
+            text = _read_chapter(archive, chapter, title, name, limits)
             num_chapters += bool(text)
             num_chars += len(text)
-            check_text_length(num_chars, name)
+            limits.check_characters(num_chars, name)
             parts += [text] if text else []
     return ParsedDocument("\n\n".join(parts) if num_chapters else "")
 
@@ -56,12 +57,12 @@ def _chapter_paths(package: ElementTree.Element, package_path: str) -> Iterator[
             yield posixpath.normpath(posixpath.join(posixpath.dirname(package_path), unquote(item.get("href", ""))))
 
 
-def _read_chapter(archive: zipfile.ZipFile, path: str, book: str, name: str) -> str:
+def _read_chapter(archive: zipfile.ZipFile, path: str, book: str, name: str, limits: Limits) -> str:
     """Return a chapter with its headings below the book's title; '' if it has no text or is not in the archive."""
     if path not in archive.namelist():
         return ""
     source, _ = decode(archive.read(path), name)
-    check_text_length(len(source), name)
+    limits.check_characters(len(source), name)
     soup = parse_soup(source, name)
     title = normalize(" ".join(soup.title.get_text().split())) if soup.title else ""
     if book:

@@ -14,9 +14,10 @@ from bs4.element import PreformattedString
 from markdownify import MarkdownConverter
 
 from store.errors import UnreadableDocument
-from store.ingest.document import ParsedDocument, check_text_length
+from store.ingest.document import ParsedDocument
 from store.ingest.text import decode, normalize
 from store.ingest.web.html_tables import dissolve_layout_tables, join_rows, table_to_markdown
+from store.limits import Limits
 from store.markdown import LIST_ITEM
 
 INVISIBLE_TAGS = ["script", "style", "template", "noscript", "title", "meta", "link", "base", "svg", "iframe", "object"]
@@ -115,10 +116,10 @@ class _Markdown(MarkdownConverter):
         return "\n\n" + "\n".join(filter(None, [text.strip(), table])) + "\n\n"
 
 
-def parse_html(data: bytes, name: str) -> ParsedDocument:
+def parse_html(data: bytes, name: str, limits: Limits) -> ParsedDocument:
     """Return the page as Markdown. Raises UnreadableDocument, or DocumentTooLarge if its source is too long."""
     source, warning = _decode_html(data, name)
-    check_text_length(len(source), name)
+    limits.check_characters(len(source), name)
     soup = parse_soup(source, name)
     title = " ".join(soup.title.get_text().split()) if soup.title else ""
     _remove_frame(soup)

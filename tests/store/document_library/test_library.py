@@ -332,13 +332,12 @@ def test_a_full_database_leaves_the_library_as_it_was(open_library, file_of, tmp
     assert add(library, file_of(BIRDS))[-1].document
 
 
-def test_unreadable_and_large_files_leave_no_trace(open_library, file_of, tmp_path, monkeypatch):
-    monkeypatch.setattr("store.ingest.MAX_FILE_BYTES", 1000)
+def test_unreadable_and_large_files_leave_no_trace(open_library, file_of, tmp_path):
     library = open_library()
     for content, error in [
         (b"", UnreadableDocument),
         (b"\0\1\2", UnreadableDocument),
-        (b"x" * 1001, DocumentTooLarge),
+        (b"x" * (50 * 2**20 + 1), DocumentTooLarge),
     ]:
         with pytest.raises(error):
             add(library, file_of(content))

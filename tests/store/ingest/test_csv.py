@@ -4,6 +4,7 @@ import pytest
 
 from store.errors import DocumentTooLarge
 from store.ingest import parse
+from store.limits import Limits
 
 
 def lines_of(content, name="a.csv"):
@@ -54,7 +55,6 @@ def test_a_quotation_mark_that_is_never_closed_leaves_plain_text():
 
 @pytest.mark.parametrize("content", ["a,b\n" + "1,2\n" * 3000, "," * 3000 + "b\n" + "x\n" * 3000])
 def test_too_many_rows_or_cells_are_rejected_early(content, monkeypatch):
-    monkeypatch.setattr("store.ingest.document.MAX_CHARACTERS", 20_000)
     monkeypatch.setattr("store.ingest.csv_file.MAX_CELLS", 1_000_000)
     with pytest.raises(DocumentTooLarge, match="is the limit"):
-        parse(content.encode(), "a.csv")
+        parse(content.encode(), "a.csv", Limits(max_characters=20_000))

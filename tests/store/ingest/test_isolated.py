@@ -11,6 +11,7 @@ from store.errors import DocumentTooLarge, UnreadableDocument
 from store.ingest import isolated, parse, worker
 from store.ingest.document import ParsedDocument, finish
 from store.ingest.isolated import parse_isolated
+from store.limits import Limits
 from tests.support.files import docx, paragraph, pdf
 
 FILES = {
@@ -42,6 +43,26 @@ def test_errors_are_those_of_reading_in_this_process(data, name):
     with pytest.raises(UnreadableDocument) as found:
         finish(parse_isolated(data, name))
     assert str(found.value) == str(expected.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "limits", "message"),
+    [
+        ("pages.pdf", Limits(max_pages=1), "--max-pages"),
+        ("pages.pdf", Limits(max_characters=20), "--max-characters"),
+        ("notes.md", Limits(max_characters=20), "--max-characters"),
+    ],
+)
+def test_the_limits_are_passed_on(name, limits, message):
+    with pytest.raises(DocumentTooLarge, match=message):
+        finish(parse_isolated(FILES[name], name, limits))
+
+
+@pytest.mark.parametrize("answer", ["text='long', page_starts=[]", "text='', page_starts=[0, 0, 0]"])
+def test_a_worker_cannot_exceed_the_limits(monkeypatch, answer):
+    use_worker(monkeypatch, f"say({answer}, warning='', recognized_pages=0)")
+    with pytest.raises(DocumentTooLarge, match="--max"):
+        finish(parse_isolated(b"", "pages.pdf", Limits(max_characters=3, max_pages=2)))
 
 
 PAGES = """
@@ -104,14 +125,14 @@ def test_a_page_at_which_the_process_ends_is_left_out(monkeypatch, harm):
 def test_other_ends_are_errors_that_name_the_reason(monkeypatch, harm, error, message):
     if harm == "time.sleep(60)":
         monkeypatch.setattr(isolated, "STEP_TIMEOUT_S", 1.0)
-    monkeypatch.setattr(isolated, "MAX_OUTPUT_BYTES", 1000)
+    monkeypatch.setattr(isolated, "OUTPUT_BYTES", 900)
     use_worker(
         monkeypatch,
         harm,
         PAGES.replace("for page in range(3)", "for page in [1]").replace("num_pages=3", "num_pages=0"),
     )
     with pytest.raises(error, match=message):
-        finish(parse_isolated(b"", "a.txt"))
+        finish(parse_isolated(b"", "a.txt", Limits(max_characters=1, max_pages=1)))
 
 
 def test_pages_are_left_out_a_few_times_only(monkeypatch):
@@ -169,6 +190,7 @@ def test_a_worker_has_limits(tmp_path, code, output):
 READS_A_SLOW_FILE = """
 from store.ingest.document import finish
 from store.ingest.isolated import parse_isolated
+from store.limits import Limits
 from tests.support.files import docx
 finish(parse_isolated(docx("<w:p/>" * 700_000), "slow.docx"))
 """

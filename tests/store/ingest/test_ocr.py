@@ -10,6 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 from store.errors import DocumentTooLarge, UnreadableDocument
 from store.ingest import ocr, parse, parse_steps
 from store.ingest.ocr.layout import Line, arrange, is_sideways
+from store.limits import Limits
 from tests.support.files import PICTURE, pdf
 
 installed = pytest.mark.skipif(importlib.util.find_spec("rapidocr") is None, reason="needs requirements-ocr.txt")
@@ -135,3 +136,20 @@ def test_lines_of_a_skewed_page_stay_in_order():
 def test_a_page_is_on_its_side_if_most_lines_are_high():
     assert is_sideways([Line(0, 0, 20, 200, "abc"), Line(0, 0, 10, 12, "-")])
     assert not is_sideways([Line(0, 0, 200, 20, "abc")]) and not is_sideways([])
+
+
+def test_only_so_many_pages_are_recognized(monkeypatch):
+    recognized = []
+
+    def read(data, indices):
+        recognized.extend(indices)
+        return (["beta"] for _ in indices)
+
+    monkeypatch.setattr(ocr, "available", lambda: True)
+    monkeypatch.setattr("store.ingest.ocr.image.available", lambda: True)
+    monkeypatch.setattr(ocr, "recognize_pdf_pages", read)
+    document = parse(pdf("alpha", "", "", ""), "a.pdf", Limits(max_ocr_pages=2))
+    assert recognized == [1, 2] and "1 of 4 pages have no text" in document.warning
+    pages = saved(picture("x"), "TIFF", save_all=True, append_images=[picture("y")])
+    with pytest.raises(DocumentTooLarge, match=r"2 pages.* 1 for text recognition \(--max-picture-pages\)"):
+        parse(pages, "a.tiff", Limits(max_picture_pages=1))

@@ -14,6 +14,7 @@ from pptx import Presentation
 from store.errors import DocumentTooLarge, UnreadableDocument
 from store.ingest import parse, read_file
 from store.ingest.sniff import detect_format
+from store.limits import Limits
 from tests.support.files import PICTURE, docx, paragraph, pdf, table, zipped
 
 COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -186,15 +187,18 @@ def test_supported_kinds_are_read_whatever_the_extension(name):
     assert parse(b"plain alpha\nbeta", name).text == "plain alpha\nbeta"
 
 
-def test_too_much_is_rejected_with_both_numbers(monkeypatch, tmp_path):
-    monkeypatch.setattr("store.ingest.MAX_FILE_BYTES", 2**20)
-    monkeypatch.setattr("store.ingest.document.MAX_CHARACTERS", 10)
+def test_too_much_is_rejected_with_both_numbers_the_setting_and_the_remedy(tmp_path):
+    limits = Limits(max_file_mib=1, max_pages=2, max_characters=10)
     (tmp_path / "a.txt").write_bytes(b"x" * 2**21)
-    with pytest.raises(DocumentTooLarge, match=r"2\.0 MB.*1\.0 MB"):
-        read_file(tmp_path / "a.txt", "a.txt")
+    with pytest.raises(DocumentTooLarge, match=r"2\.0 MB.*1\.0 MB \(--max-file-mib\).*Split"):
+        read_file(tmp_path / "a.txt", "a.txt", limits)
+    assert read_file(tmp_path / "a.txt", "a.txt", Limits(max_file_mib=2)) == b"x" * 2**21
     for content in (b"x" * 11, pdf("alpha beta gamma"), b"<html>" + b" " * 11, docx(paragraph("x" * 11))):
-        with pytest.raises(DocumentTooLarge, match="10 characters"):
-            parse(content, "a.txt")
+        with pytest.raises(DocumentTooLarge, match=r"10 characters.*\(--max-characters\).*Split"):
+            parse(content, "a.txt", limits)
+    assert parse(pdf("a", "b"), "a.pdf", limits).text == "a b"
+    with pytest.raises(DocumentTooLarge, match=r"3 pages.* 2 \(--max-pages\).*Split"):
+        parse(pdf("a", "b", "c"), "a.pdf", limits)
 
 
 def workbook():

@@ -159,7 +159,7 @@ class FakeBackend:
             self.stored_documents.insert(
                 0, Document(digest, name, len(content), None, 8, time.time(), parser_version=PARSER_VERSION)
             )
-            states[index] = IngestProgress(name, "done", 1, 1)
+            states[index] = IngestProgress(name, "done", 1, 1, "", digest)
             yield list(states)
 
     def delete(self, document_id: str) -> None:

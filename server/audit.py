@@ -1,0 +1,88 @@
+"""Records in the audit log what clients do to the library, whether on the page or by one of the APIs."""
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from threading import Event
+from typing import IO, Any, cast
+
+from backend.interface import library as interface
+from backend.interface.backend import Backend
+from server.client import client_label, current_client
+from store.audit import AuditLog
+from store.types import Document
+
+_SEARCHABLE = ("indexed", "prefilled", "done")  # stages of a file that is in the library
+
+
+class _Audited:
+    """What the audited backend and its library share; what they do not define is the wrapped object's."""
+
+    def __init__(self, wrapped: Any, backend: Backend, audit: AuditLog) -> None:
+        self._wrapped = wrapped
+        self._all = backend
+        self._audit = audit
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._wrapped, name)
+
+    def _follow(
+        self, action: str, documents: Sequence[tuple[str, str]], steps: Iterator[list[interface.IngestProgress]]
+    ) -> Generator[list[interface.IngestProgress], None, None]:
+        """Yield the steps, then record the outcome for each document, given by its name and id."""
+        client, states = _client(), list[interface.IngestProgress]()
+        known = [document.id for document in self._all.documents()]
+        try:
+            with closing(cast("Generator[list[interface.IngestProgress], None, None]", steps)):
+                for states in steps:
+                    yield states
+        finally:
+            for index, (name, document_id) in enumerate(documents):
+                state = states[index] if states else interface.IngestProgress(name, "failed", 0, 1)
+                document_id = document_id or state.document_id
+                outcome = "ok" if state.stage in _SEARCHABLE else "failed"
+                if outcome == "ok" and action == "add" and document_id in known:
+                    outcome = "unchanged"
+                self._audit.record(client, action, outcome, self._name(document_id) or name, document_id)
+
+    def _name(self, document_id: str) -> str:
+        return next((document.name for document in self._all.documents() if document.id == document_id), "")
+
+
+class _AuditedLibrary(_Audited):
+    def rename(self, document_id: str, name: str) -> Document:
+        with self._audit.recording(_client(), "rename", self._name(document_id), document_id) as details:
+            document = self._wrapped.rename(document_id, name)
+            details["new_name"] = document.name
+        return document
+
+    def reindex(self, document_ids: Sequence[str], cancel: Event) -> Iterator[list[interface.IngestProgress]]:
+        documents = [(self._name(each), each) for each in document_ids]
+        return self._follow("reindex", documents, self._wrapped.reindex(document_ids, cancel))
+
+
+class _AuditedBackend(_Audited):
+    @property
+    def library(self) -> interface.LibraryService:
+        service = self.__getattr__("library")
+        return cast(interface.LibraryService, _AuditedLibrary(service, self._wrapped, self._audit))
+
+    def ingest(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[interface.IngestProgress]]:
+        return self._follow("add", [(name, "") for _, name in files], self._wrapped.ingest(files, cancel))
+
+    def export(self, target: IO[bytes]) -> None:
+        with self._audit.recording(_client(), "export"):
+            self._wrapped.export(target)
+
+    def delete(self, document_id: str) -> None:
+        with self._audit.recording(_client(), "delete", self._name(document_id), document_id):
+            self._wrapped.delete(document_id)
+
+
+def audited(backend: Backend, audit: AuditLog) -> Backend:
+    """Return the backend with changes to the library recorded."""
+    return cast(Backend, _AuditedBackend(backend, backend, audit))
+
+
+def _client() -> str:
+    return client_label(current_client())
