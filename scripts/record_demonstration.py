@@ -51,8 +51,8 @@ def _record(backend: LocalBackend, arguments: Namespace) -> Demonstration:
     question = arguments.question
     documents = tuple(document.id for document in backend.documents())
     *_, compared = backend.compare(demonstration_request(backend, question, documents, REPEATS), Event())
-    lanes = tuple(Lane(each.ttft_ms, each.answer, each.recomputed_tokens) for each in compared.outcomes)
-    print(*lanes, sep="\n")
+    full, reuse = (Lane(each.ttft_ms, each.answer, each.recomputed_tokens) for each in compared.outcomes)
+    print(full, reuse, sep="\n")
     method = compared.outcomes[1].method
     request = Request(question, method, recompute_ratio=RATIO, passages=PASSAGES, documents=documents)
     *_, answer = backend.ask(request, Event())
@@ -61,7 +61,7 @@ def _record(backend: LocalBackend, arguments: Namespace) -> Demonstration:
         f"Recorded on {date.today():%-d %B %Y}, {arguments.machine}, {compared.model}; median of {REPEATS} runs each."
     )
     marked = tuple((span.text, span.recomputed) for span in cited.text_spans)
-    return Demonstration(question, compared.context_tokens, lanes, source, cited.document, marked)
+    return Demonstration(question, compared.context_tokens, (full, reuse), source, cited.document, marked)
 
 
 if __name__ == "__main__":

@@ -101,6 +101,7 @@ def render(shown: Demonstration, progress: Markup | None = None) -> Markup:
         "every question. CacheClip computed their keys and values (KV) once, when the documents were added, and "
         f"recomputes {percent(RATIO)} for the question."
     )
+    titled = zip(_LANES.items(), shown.lanes, strict=True)
     play = tag("button", "Play", type="button", class_="kv-play", data_play=True)
     badge = tag("p", "Same words in both answers", class_="kv-badge") if shown.is_finished and shown.is_same else None
     return tag(
@@ -108,11 +109,7 @@ def render(shown: Demonstration, progress: Markup | None = None) -> Markup:
         tag("h2", headline(shown)),
         tag("p", about, class_="kv-muted"),
         tag("p", shown.question, class_="kv-demo-question"),
-        tag(
-            "div",
-            *(_render_lane(*each, longest, shown) for each in zip(_LANES.items(), shown.lanes, strict=True)),
-            class_="kv-lanes",
-        ),
+        tag("div", *(_render_lane(*each, longest, shown) for each in titled), class_="kv-lanes"),
         badge,
         _render_passage(shown) if shown.marked else None,
         progress,
@@ -181,9 +178,8 @@ class DemonstrationPanel:
                 return
             waiting = replace(shown, lanes=(Lane(), Lane()), marked=(), source="")
             yield {self._html: render(waiting, progress_line("Waiting for the model")), **running}
-            for comparison in self._backend.compare(
-                demonstration_request(self._backend, shown.question, documents, repeats=1), cancel
-            ):
+            compared = demonstration_request(self._backend, shown.question, documents, repeats=1)
+            for comparison in self._backend.compare(compared, cancel):
                 shown = from_comparison(self._recording, comparison)
                 progress = None if comparison.is_finished else progress_line(_describe(comparison))
                 if comparison.state == "stopped" and not shown.is_finished:
