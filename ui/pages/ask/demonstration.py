@@ -16,6 +16,7 @@ from assets import ASSETS
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from engine.analysis.comparison import CompareRequest, Comparison
+from engine.method import default_method
 from ui.events import INSTANT, RUN_MODEL, SessionTasks, Update, session_of
 from ui.format import count, duration, percent
 from ui.html import Markup, error_box, progress_line, tag
@@ -194,8 +195,8 @@ class DemonstrationPanel:
 
 def demonstration_request(backend: Backend, question: str, documents: tuple[str, ...], repeats: int) -> CompareRequest:
     """Return the comparison that is shown: full prefill and the default method, over documents given by their ids."""
-    methods = tuple(method.name for method in backend.methods() if method.is_default)
-    return CompareRequest(question, methods, (RATIO,), passages=PASSAGES, repeats=repeats, documents=documents)
+    method = default_method(backend.methods()).name
+    return CompareRequest(question, (method,), (RATIO,), passages=PASSAGES, repeats=repeats, documents=documents)
 
 
 def _describe(comparison: Comparison) -> str:
