@@ -6,6 +6,7 @@ The sample documents are added to a temporary library; both methods run three ti
 import json
 import tempfile
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from threading import Event
@@ -13,7 +14,7 @@ from threading import Event
 from backend.local import LocalBackend
 from backend.runtime.settings import Settings
 from backend.services.library import SAMPLES
-from engine.request import Request
+from engine.request import Request, TextSpan
 from store.data_folder import default_data_folder
 from ui.pages.ask.demonstration import (
     PASSAGES,
@@ -26,6 +27,7 @@ from ui.pages.ask.demonstration import (
 )
 
 REPEATS = 3
+BEFORE_CHARS, EXCERPT_CHARS = 240, 900  # of the passage that is shown, around its longest recomputed span
 
 
 def main() -> None:
@@ -60,8 +62,21 @@ def _record(backend: LocalBackend, arguments: Namespace) -> Demonstration:
     source = (
         f"Recorded on {date.today():%-d %B %Y}, {arguments.machine}, {compared.model}; median of {REPEATS} runs each."
     )
-    marked = tuple((span.text, span.recomputed) for span in cited.text_spans)
+    marked = _excerpt(cited.text_spans)
     return Demonstration(question, compared.context_tokens, (full, reuse), source, cited.document, marked)
+
+
+def _excerpt(spans: Sequence[TextSpan]) -> tuple[tuple[str, bool], ...]:
+    """Return the text around the longest recomputed span, as pieces with whether each was recomputed."""
+    longest = max(spans, key=lambda span: len(span.text) * span.recomputed)
+    at = sum(len(span.text) for span in spans[: spans.index(longest)])
+    pieces, start, end = [], 0, at - BEFORE_CHARS + EXCERPT_CHARS
+    for span in spans:
+        text = span.text[max(0, at - BEFORE_CHARS - start) : max(0, end - start)]
+        if text:
+            pieces.append((text, span.recomputed))
+        start += len(span.text)
+    return tuple(pieces)
 
 
 if __name__ == "__main__":

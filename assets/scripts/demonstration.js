@@ -7,13 +7,13 @@ window.kvscopeDemo = (() => {
   // Every lane starts at zero at the same time; its bar grows to its length and its answer appears at its TTFT.
   const play = (demo) => {
     const run = ++playing;
-    const lanes = [...demo.querySelectorAll(".kv-lane")].map((lane) => {
+    const lanes = [...demo.querySelectorAll(".kv-demo-lane")].map((lane) => {
       const [bar, clock] = [lane.querySelector("i"), lane.querySelector(".kv-clock")];
       return { lane, bar, clock, width: bar.style.width, text: clock.textContent, ttft: Number(lane.dataset.ttft) };
     });
     const longest = Math.max(...lanes.map((each) => each.ttft));
     demo.classList.add("kv-playing");
-    for (const each of lanes) each.lane.classList.add("kv-lane-running");
+    for (const each of lanes) each.lane.classList.add("kv-demo-lane-running");
     const start = performance.now();
     const step = () => {
       if (run !== playing || !demo.isConnected) return;
@@ -22,7 +22,7 @@ window.kvscopeDemo = (() => {
         const isDone = now >= each.ttft;
         each.bar.style.width = isDone ? each.width : `${(100 * now) / longest}%`;
         each.clock.textContent = isDone ? each.text : seconds(now);
-        each.lane.classList.toggle("kv-lane-running", !isDone);
+        each.lane.classList.toggle("kv-demo-lane-running", !isDone);
       }
       if (now < longest) requestAnimationFrame(step);
       else demo.classList.remove("kv-playing");
@@ -48,7 +48,7 @@ window.kvscopeDemo = (() => {
         if (event.target.closest("[data-add]")) document.querySelector("#upload input[type=file]")?.click();
       });
       new MutationObserver(() => {
-        const lane = element.querySelector(".kv-lane[data-running]:not([data-ticking])");
+        const lane = element.querySelector(".kv-demo-lane[data-running]:not([data-ticking])");
         if (!lane) return;
         lane.dataset.ticking = "";
         tick(lane);

@@ -110,7 +110,7 @@ def render(shown: Demonstration, progress: Markup | None = None) -> Markup:
         tag("h2", headline(shown)),
         tag("p", about, class_="kv-muted"),
         tag("p", shown.question, class_="kv-demo-question"),
-        tag("div", *(_render_lane(*each, longest, shown) for each in titled), class_="kv-lanes"),
+        tag("div", *(_render_lane(*each, longest, shown) for each in titled), class_="kv-demo-lanes"),
         badge,
         _render_passage(shown) if shown.marked else None,
         progress,
@@ -128,11 +128,13 @@ def _render_lane(title: tuple[str, str], lane: Lane, longest_ms: float, shown: D
     return tag(
         "article",
         tag("h3", name, tag("small", note)),
-        tag("div", tag("i", style=f"width:{width:.1f}%"), class_="kv-lane-bar", aria_hidden="true"),
-        tag("p", tag("strong", time, class_="kv-clock"), tag("small", " to the first token"), class_="kv-lane-time"),
-        tag("p", lane.answer, class_="kv-lane-answer", dir="auto"),
+        tag("div", tag("i", style=f"width:{width:.1f}%"), class_="kv-demo-lane-bar", aria_hidden="true"),
+        tag(
+            "p", tag("strong", time, class_="kv-clock"), tag("small", " to the first token"), class_="kv-demo-lane-time"
+        ),
+        tag("p", lane.answer, class_="kv-demo-lane-answer", dir="auto"),
         tag("p", tokens, class_="kv-muted") if lane.ttft_ms is not None else None,
-        class_="kv-lane",
+        class_="kv-demo-lane",
         data_ttft=lane.ttft_ms,
         data_running=lane.is_running,
     )
@@ -140,8 +142,8 @@ def _render_lane(title: tuple[str, str], lane: Lane, longest_ms: float, shown: D
 
 def _render_passage(shown: Demonstration) -> Markup:
     text = (tag("mark", piece) if is_recomputed else piece for piece, is_recomputed in shown.marked)
-    caption = tag("figcaption", f"From {shown.document}; the marked text was recomputed for this question:")
-    return tag("figure", caption, tag("p", *text, class_="kv-passage"), class_="kv-demo-passage")
+    caption = tag("summary", f"What was recomputed for this question, in the passage of {shown.document}")
+    return tag("details", caption, tag("p", *text, class_="kv-passage"), class_="kv-demo-passage", open=True)
 
 
 class DemonstrationPanel:
