@@ -54,7 +54,7 @@ def _inspection(context: BrowserContext, folder: Path) -> None:
     file.write_text("".join(sentence.format(n, 7919 * n % 10_000) for n in range(700)))
     page.set_input_files("#upload input[type=file]", file)
     expect(page.locator("#document-list")).to_contain_text("log.txt", timeout=300_000)
-    expect(page.locator("#progress .kv-file-done")).to_have_count(1, timeout=300_000)
+    expect(page.locator("#progress .kv-files-ended")).to_have_count(1, timeout=300_000)
     page.get_by_role("tab", name="Inspect").click()
     page.fill("#inspect-question textarea", QUESTION)
     _set_passages(page, "#inspect-count")

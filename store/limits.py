@@ -23,7 +23,7 @@ class Limits:
     def check_file(self, size_bytes: int, name: str) -> None:
         """Raise DocumentTooLarge if a file is too large."""
         if size_bytes > self.max_file_bytes:
-            size = f"{size_bytes / 2**20:.1f} MB, and the limit is {self.max_file_mib:.1f} MB"
+            size = f"{size_bytes / 2**20:.1f} MiB, and the limit is {self.max_file_mib:.1f} MiB"
             raise DocumentTooLarge(f"{name} has {size} (--max-file-mib).")
 
     def check_pages(self, pages: int, name: str) -> None:

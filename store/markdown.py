@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t#]*$")
+HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*)")  # the title, and what may close it: HEADING_END
+HEADING_END = " \t#"
 LIST_ITEM = re.compile(r"[ \t]*(?:[-*+\u2022\u2013\u25aa]|\(?(?:\d{1,3}|[a-zA-Z])[.)])[ \t]+(?=\S)")
 TABLE_ROW = re.compile(r"\| .* \|$")
 CELL_END = re.compile(r"(?<!\\) \| ")
@@ -110,7 +111,7 @@ def contexts_at(text: str, offsets: Sequence[int]) -> list[tuple[str, ...]]:
 def _heading(text: str, block: Block) -> tuple[int, str]:
     """Return level and title of a heading."""
     match = HEADING.match(text[block.start : block.end])
-    return (len(match[1]), match[2]) if match else (7, "")
+    return (len(match[1]), match[2].rstrip(HEADING_END)) if match else (7, "")
 
 
 def _kind_of(line: str, previous: str) -> str:

@@ -1,16 +1,43 @@
-"""Numbers as text, with their units. A no-break space (U+00A0) keeps number and unit on one line."""
+"""Numbers as text: the only place that chooses units and precision, also for the axes of figures.
 
+Sizes are binary, as in the flags of the cache budgets. A no-break space (U+00A0) keeps number and unit on one line.
+"""
+
+import math
 import time
 
-GIB = 2**30
+KIB, MIB, GIB = 2**10, 2**20, 2**30
 UNKNOWN = "\u2013"  # an en dash
+MIN_KL = 1e-6  # nats; a smaller KL divergence is rounding error
 
 
 def duration(ms: float | None) -> str:
-    """Return '412 ms' or '1.24 s'; a dash for None."""
+    """Return '<1 ms', '412 ms' or '1.24 s'; a dash for None."""
     if ms is None:
         return UNKNOWN
+    if ms < 0.5:
+        return "<1\u00a0ms" if ms > 0 else "0\u00a0ms"
     return f"{ms:.0f}\u00a0ms" if ms < 999.5 else f"{ms / 1000:.2f}\u00a0s"
+
+
+def duration_ticks(max_ms: float) -> tuple[list[float], list[str]]:
+    """Return at most six round times from 0 to `max_ms`, and their labels: all in ms, or all in s."""
+    max_ms = max(max_ms, 1.0)
+    power = 10.0 ** math.floor(math.log10(max_ms / 5))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= max_ms / 5)
+    ticks = [index * step for index in range(int(max_ms / step) + 1)]
+    in_seconds = max_ms >= 999.5
+    return ticks, [f"{tick / 1000:g}\u00a0s" if in_seconds else f"{tick:g}\u00a0ms" for tick in ticks]
+
+
+def cost_per_token(ms: float) -> str:
+    """Return '0.42 ms per token'."""
+    return f"{ms:,.2f}\u00a0ms per token"
+
+
+def nats(kl: float) -> str:
+    """Return a KL divergence as '0.127', '0.0031' or '2e-05'; '0' if it is rounding error."""
+    return "0" if kl < MIN_KL else f"{kl:.3f}" if kl >= 0.1 else f"{kl:.2g}"
 
 
 def percent(ratio: float | None, digits: int = 0) -> str:
@@ -19,12 +46,12 @@ def percent(ratio: float | None, digits: int = 0) -> str:
 
 
 def size(num_bytes: int) -> str:
-    """Return '812 B', '34 kB', '1.2 MB' or '2.15 GB'."""
-    if num_bytes < 1000:
+    """Return '812 B', '34 KiB', '1.2 MiB' or '2.15 GiB'."""
+    if num_bytes < KIB:
         return f"{num_bytes}\u00a0B"
-    if num_bytes >= 999_950_000:
-        return f"{num_bytes / 1e9:.2f}\u00a0GB"
-    return f"{num_bytes / 1000:.0f}\u00a0kB" if num_bytes < 999_500 else f"{num_bytes / 1e6:.1f}\u00a0MB"
+    if num_bytes >= GIB - 0.05 * MIB:
+        return f"{num_bytes / GIB:.2f}\u00a0GiB"
+    return f"{num_bytes / KIB:.0f}\u00a0KiB" if num_bytes < MIB - KIB / 2 else f"{num_bytes / MIB:.1f}\u00a0MiB"
 
 
 def parameters(number: int) -> str:
@@ -34,9 +61,16 @@ def parameters(number: int) -> str:
     return f"{number / 1e6:.0f}\u00a0M parameters" if number >= 1e6 else f"{number:,} parameters"
 
 
+def rate(tokens_per_second: float | None) -> str:
+    """Return tokens per second as '28' or '8.3'; a dash for None."""
+    if tokens_per_second is None:
+        return UNKNOWN
+    return f"{tokens_per_second:.{0 if tokens_per_second >= 9.95 else 1}f}"
+
+
 def token_rate(tokens_per_second: float) -> str:
     """Return '28 tokens/s' or '8.3 tokens/s'."""
-    return f"{tokens_per_second:.{0 if tokens_per_second >= 9.95 else 1}f}\u00a0tokens/s"
+    return f"{rate(tokens_per_second)}\u00a0tokens/s"
 
 
 def count(number: int, noun: str) -> str:

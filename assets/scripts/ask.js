@@ -35,6 +35,16 @@ window.kvscopeAsk = (() => {
       });
     },
 
+    // Marks the column of a chat that has a question, for the styles.
+    markChat: (element) => {
+      const mark = () => {
+        const started = document.querySelector("#thread article, #reply article") !== null;
+        element.closest("#main").classList.toggle("kv-in-chat", started);
+      };
+      new MutationObserver(mark).observe(element, { childList: true, subtree: true });
+      mark();
+    },
+
     // Brings the values of sliders into their limits, null for other inputs: while a number is typed it may be empty or
     // out of range, and Gradio reports that as an error.
     clamp: (values, limits) =>

@@ -3,9 +3,14 @@ window.kvCache = (() => {
   "use strict";
   const PAUSE_MS = 500; // arrow keys move a slider step by step; only the final value is sent
 
+  // As ui/format.py writes a size, from GiB.
+  const sizeOf = (gib) => {
+    if (gib === 0) return "0\u00a0B";
+    return gib < 1 ? `${(gib * 1024).toFixed(1)}\u00a0MiB` : `${gib.toFixed(2)}\u00a0GiB`;
+  };
   const showValue = (slider) => {
     const output = slider.closest("label")?.querySelector("output");
-    if (output) output.textContent = `${Number(slider.value).toFixed(1)} GiB`;
+    if (output) output.textContent = sizeOf(Number(slider.value));
   };
 
   const buttons = (element, trigger) => {

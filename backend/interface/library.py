@@ -27,8 +27,9 @@ class DocumentUsage:
     needs_rechunk: bool = False  # it was chunked with other settings than the current ones
 
     @property
-    def size_bytes(self) -> int:
-        return sum((self.bytes_by_tier or {}).values())
+    def kv_bytes(self) -> int:
+        """The size of the KV, which most tiers have a copy of: that of the tier with most of it."""
+        return max((self.bytes_by_tier or {}).values(), default=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ class ModelInfo:
     tokens_per_second: float | None = None  # of decoding, measured at load; of the main model only
     attention: str = ""  # of a decoder on the CPU: KVScope's kernel or torch's, and why; a sentence
     decoding: str = ""  # likewise, of the main model
+    kv_token_bytes: int = 0  # of the keys and values that a decoder stores for each token
 
 
 @dataclass(frozen=True, slots=True)

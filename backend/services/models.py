@@ -193,6 +193,7 @@ def _decoder_info(role: str, decoder: Decoder, attention: str) -> ModelInfo:
         memory_bytes=_weights_bytes(decoder),
         selftest=decoder.selftest_result,
         attention=attention if decoder.device.type == "cpu" else "",
+        kv_token_bytes=decoder.spec.kv_bytes(1, decoder.dtype.itemsize),
     )
 
 

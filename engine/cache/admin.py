@@ -111,7 +111,7 @@ class CacheAdmin:
                     raise ValueError(f"a budget must not be negative, got {budget_bytes}")
                 size_bytes = sum(node.replicas[level].size_bytes for node in protected if level in node.replicas)
                 if size_bytes > budget_bytes:
-                    raise PassageInUse(f"{size_bytes / 1e6:,.0f} MB of this tier are pinned or being read.")
+                    raise PassageInUse(f"{size_bytes / 2**20:,.0f} MiB of this tier are pinned or being read.")
             before = _totals(tree, list(by_level))
             for level in sorted(by_level, reverse=True):  # the slowest first: it may receive what the others evict
                 tree.set_budget(level, by_level[level])

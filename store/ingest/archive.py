@@ -30,7 +30,7 @@ def check_members(members: list[zipfile.ZipInfo], name: str) -> None:
     packed = sum(member.compress_size for member in members)
     if unpacked > MAX_UNPACKED_BYTES:
         raise DocumentTooLarge(
-            f"{name} unpacks to {unpacked / 2**20:.0f} MB; the limit is {MAX_UNPACKED_BYTES / 2**20:.0f} MB."
+            f"{name} unpacks to {unpacked / 2**20:.0f} MiB; the limit is {MAX_UNPACKED_BYTES / 2**20:.0f} MiB."
         )
     if unpacked > MIN_RATIO_BYTES and unpacked > MAX_RATIO * packed:
         raise DocumentTooLarge(

@@ -47,12 +47,12 @@ def language_warning(text: str) -> str:
     del scripts["LATIN"]
     ratio = scripts.total() / num_letters
     if ratio > MAX_FOREIGN_RATIO:
-        finding = f"{ratio * 100:.0f} % of the letters are {_main_script(scripts)}"
+        name = _main_script(scripts)
     elif (language := _language(sample)) != ENGLISH:
-        finding = f"The text seems to be {language}"
+        name = language
     else:
         return ""
-    return f"{finding}, and the search model knows English best: use words from the text in your questions."
+    return f"{name} text: search works best in English. Use words from the document in your questions."
 
 
 def _take_sample(text: str) -> str:

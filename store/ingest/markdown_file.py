@@ -9,7 +9,7 @@ from store.limits import Limits
 from store.markdown import format_table
 
 FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-DELIMITER_ROW = re.compile(r" {0,3}\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$")
+DELIMITER_ROW = re.compile(r" {0,3}\|?\s*:?-+:?\s*+(?:\|\s*:?-+:?\s*+)*\|?\s*$")
 CELL_END = re.compile(r"(?<!\\)\|")
 UNDERLINE = re.compile(r" {0,3}(=+|-{2,})\s*$")
 NO_TITLE = re.compile(r"\s|[>|#*+-]|\d+[.)]")  # starts of a line that no underline turns into a heading

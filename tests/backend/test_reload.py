@@ -317,6 +317,9 @@ def test_loaded_models_are_listed_with_their_self_test(start, models):
     weights = sum(weight.nbytes for weight in tiny.model().parameters())
     assert (primary.role, primary.name, primary.dtype, primary.memory_bytes) == ("primary", "one", "fp32", weights)
     assert 0 < primary.selftest.deviation < primary.selftest.bound and primary.selftest.ms > 0
+    config = tiny.model().config
+    kv_width = config.num_key_value_heads * (config.hidden_size // config.num_attention_heads)
+    assert primary.kv_token_bytes == 2 * config.num_hidden_layers * kv_width * 4 and embedder.kv_token_bytes == 0
     assert auxiliary.memory_bytes == 0 and "shares" in auxiliary.note
     assert (embedder.role, embedder.dtype, embedder.memory_bytes) == ("embedder", "fp32", 4 * embedder.num_parameters)
     assert default_method(backend.methods()).name == "cacheclip"

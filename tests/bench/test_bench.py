@@ -58,6 +58,7 @@ def test_ttft_writes_the_rows_that_other_programs_read(models, tmp_path, monkeyp
     assert rows[2]["realised_ratio"] == 0.0 and rows[2]["floor_speedup"] > 5
 
 
+@pytest.mark.slow
 @pytest.mark.embedded
 def test_a_verified_draft_is_the_bundled_models_answer_without_a_draft(models, tmp_path, monkeypatch):
     questions, target = tmp_path / "questions.jsonl", tmp_path / "rows.json"
@@ -76,11 +77,9 @@ def test_a_verified_draft_is_the_bundled_models_answer_without_a_draft(models, t
         assert 0 < row["draft_ms"] < row["ttft_ms"] < row["total_ms"]
 
 
+@pytest.mark.slow
 @pytest.mark.embedded
-@pytest.mark.parametrize(
-    "selector, ways",
-    [("auto", ["apart", "joined", "trained"]), pytest.param("off", ["apart", "joined"], marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize("selector, ways", [("auto", ["apart", "joined", "trained"]), ("off", ["apart", "joined"])])
 def test_scoring_times_every_score_mode(selector, ways, models, tmp_path, monkeypatch):
     target = tmp_path / "rows.json"
     wanted = ["scoring", "--lengths", "512", "--samples", "1", "--selector", selector]

@@ -85,8 +85,14 @@ class Visit:
             "before => document.querySelector('#cache-totals').innerHTML != before", arg=before, timeout=PATIENCE_MS
         )
 
+    def open_settings(self) -> None:
+        """Show the settings of the question; in a chat they are folded."""
+        if not self.page.locator("#settings").is_visible():
+            self.page.get_by_role("button", name="Method and settings").click()
+
     def choose(self, label: str) -> None:
         """Choose a method from the list."""
+        self.open_settings()
         self.page.click("#method input")
         self.page.get_by_role("option", name=label, exact=True).click()
 
@@ -96,6 +102,8 @@ class Visit:
 
     def move(self, slider: str, value: float) -> None:
         """Set a slider by typing into its number box."""
+        if self.page.locator(f"#settings {slider}").count():
+            self.open_settings()
         box = self.page.locator(f"{slider} input[type=number]")
         box.fill(str(value))
         box.press("Tab")

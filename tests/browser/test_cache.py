@@ -65,7 +65,7 @@ def test_a_pinned_passage_stays_until_unpinned_and_eviction_and_clearing_are_con
     tab.page.get_by_label("Budget of Memory, in GiB").fill("0")
     expect(tab.page.locator("#cache-message .kv-error")).to_contain_text("pinned or being read")
     expect(tab.page.get_by_label("Budget of Memory, in GiB")).to_have_value("1.5")
-    expect(tab.page.locator("#cache-tiers output").first).to_have_text("1.5 GiB")
+    expect(tab.page.locator("#cache-tiers output").first).to_have_text("1.50\u00a0GiB")
     tab.page.get_by_role("button", name="Unpin", exact=True).click()
     expect(line(tab, 1).locator("b")).to_have_count(0)
 
@@ -81,9 +81,9 @@ def test_a_pinned_passage_stays_until_unpinned_and_eviction_and_clearing_are_con
     expect(tab.page.locator("#cache-tree .slice")).to_have_count(18)
     assert "01000001" not in backend.cache.tree
     tab.page.get_by_label("Budget of Memory, in GiB").fill("0.1")
-    expect(tab.page.locator("#cache-message")).to_contain_text("Memory budget set to 0.1 GiB")
+    expect(tab.page.locator("#cache-message")).to_contain_text("Memory budget set to 102.4\u00a0MiB")
     expect(tab.page.locator("#cache-message")).to_contain_text("from memory")
-    expect(tab.page.locator("#cache-tiers output").first).to_have_text("0.1 GiB")
+    expect(tab.page.locator("#cache-tiers output").first).to_have_text("102.4\u00a0MiB")
     assert backend.cache.tree.tiers[0].size_bytes <= 0.1 * GIB
 
     tab.page.get_by_role("button", name="Clear…").click()

@@ -70,6 +70,28 @@ def test_a_chat_is_edited_refreshed_left_opened_renamed_exported_and_deleted(cha
     assert chatting.errors == [] and chatting.outside == []
 
 
+@pytest.mark.parametrize("size", [(390, 844), (1280, 900)], ids=["phone", "desktop"])
+def test_the_question_box_of_a_saved_chat_is_one_line_that_opens_its_settings(visit, size):
+    tab = visit(viewport={"width": size[0], "height": size[1]})
+    settings, toggle = tab.page.locator("#settings"), tab.page.get_by_role("button", name="Method and settings")
+    expect(settings).to_be_visible()
+    expect(toggle).to_be_hidden()
+    tab.ask("What is the code?")
+    tab.finish()
+    tab.page.reload()
+    expect(tab.page.locator("#thread article")).to_have_count(1)
+    expect(toggle).to_be_visible()
+    assert tab.page.locator("#composer").bounding_box()["height"] < 80
+    toggle.click()
+    expect(settings).to_be_visible()
+    expect(toggle).to_have_attribute("aria-expanded", "true")
+    toggle.click()
+    expect(settings).to_be_hidden()
+    tab.page.click("#chatbar >> text=New chat")
+    expect(settings).to_be_visible()
+    assert tab.errors == []
+
+
 @pytest.mark.slow
 def test_two_tabs_with_the_same_chat_lose_no_turn(chatting, backend):
     other = chatting.page.context.new_page()

@@ -55,12 +55,17 @@ def test_files_dropped_here_appear_in_both_lists_but_for_one_that_is_cancelled(v
     backend.pause_at_stage = ""
     expect(tab.page.locator("#library-progress")).to_contain_text("The file is empty. Choose one that contains text.")
     expect(tab.page.locator("#library-progress")).to_contain_text("Cancelled before processing started.")
-    expect(tab.page.locator("#library-progress .kv-file-failed")).to_have_count(2)
+    summary = tab.page.locator("#library-progress li")
+    expect(summary).to_have_count(1)
+    expect(summary).to_contain_text("2 of 4\u00a0files ready")
+    expect(summary.locator(".kv-error")).to_have_count(2)
     names = tab.page.locator(f"{LIST} .kv-name bdi")
     expect(names).to_have_text(["log.txt", "notes & more.md"])
     expect(tab.page.locator("#document-list bdi")).to_have_text(["log.txt", "notes & more.md"])
     expect(tab.page.locator("#library-summary")).to_contain_text("2\u00a0documents, 16\u00a0passages")
     expect(tab.page.locator("#cancel-library-upload")).to_be_hidden()
+    summary.get_by_label("Dismiss").click()
+    expect(tab.page.locator("#library-progress")).to_be_hidden()
     assert tab.errors == [] and tab.outside == []
 
 
@@ -71,7 +76,7 @@ def test_files_added_in_the_sidebar_are_listed_here_and_deleted_in_both_places(v
     expect(tab.page.locator(f"{LIST} .kv-name bdi")).to_have_text("side.md")
     tab.page.click(f"{LIST} button[data-act=delete]")
     question = tab.page.locator(f"{LIST} .kv-confirm-delete")
-    expect(question).to_contain_text("This frees 49.6\u00a0MB of cached keys and values and removes 8\u00a0passages.")
+    expect(question).to_contain_text("This removes 8\u00a0passages and frees 47.3\u00a0MiB of cached keys and values")
     question.get_by_text("Cancel").click()
     expect(question).to_have_count(0)
     tab.page.click(f"{LIST} button[data-act=delete]")
@@ -178,14 +183,14 @@ def test_one_document_is_reindexed_then_several_selected_in_quick_succession(vis
     tab = open_library(visit)
     expect(tab.page.locator(f"{LIST} .kv-note")).to_have_count(3)
     tab.page.locator(f"{LIST} button[data-act=reindex]").first.click()
-    expect(tab.page.locator("#library-progress .kv-file-done")).to_have_count(1)
+    expect(tab.page.locator("#library-progress")).to_contain_text("1\u00a0file ready")
     expect(tab.page.locator(f"{LIST} .kv-note")).to_have_count(2)
     delays += [partial(time.sleep, 0.3)] * 3
     tab.page.evaluate("document.querySelectorAll('#library-list input[data-act=choose]').forEach((box) => box.click())")
     expect(tab.page.locator(f"{LIST} .kv-chosen")).to_contain_text("3 selected")
     assert delays == []
     tab.page.locator(f"{LIST} .kv-chosen button", has_text="Re-index").click()
-    expect(tab.page.locator("#library-progress .kv-file-done")).to_have_count(3)
+    expect(tab.page.locator("#library-progress")).to_contain_text("3\u00a0files ready")
     expect(tab.page.locator(f"{LIST} .kv-note, {LIST} .kv-chosen")).to_have_count(0)
     assert len(backend.library.reindexed) == 4 and tab.errors == []
 

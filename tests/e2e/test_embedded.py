@@ -63,6 +63,7 @@ def test_recomputing_everything_gives_full_prefills_greedy_answer_in_bf16(app):
     assert everything.text == answer_of(backend, replace(ASK, method="full")).text
 
 
+@pytest.mark.slow
 def test_every_method_answers_and_reports_recomputed_tokens(app):
     backend, realised = app.running(), {}
     backend.clear()  # also the exact paths that full prefills have left

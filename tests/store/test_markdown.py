@@ -82,3 +82,18 @@ def test_the_context_of_an_offset_is_its_headings_and_the_line_above_its_table_o
     text = "# T\n\n## A\n\nSteps:\n\n- a\n- c\n\n## B\ntext\n| a: 1 |\n| a: 2 |\n"
     offsets = [text.index(part) for part in ("# T", "- c", "## B", "text", "| a: 2")]
     assert contexts_at(text, offsets) == [(), ("T", "A", "Steps:"), ("T",), ("T", "B"), ("T", "B", "text")]
+
+
+@pytest.mark.parametrize(
+    ("line", "title"), [("# a", "a"), ("## a # b ##", "a # b"), ("# a \t#\t ", "a"), ("#  ##", "")]
+)
+def test_the_marks_that_close_a_heading_are_no_title(line, title):
+    text = f"{line}\n\nText."
+    assert contexts_at(text, [text.index("Text")]) == [(title,) if title else ()]
+
+
+def test_a_heading_of_blanks_takes_linear_time():
+    """This text is split in the application's own process, where the square of its length would stop all."""
+    filler = " #" * 500_000
+    text = f"# a{filler}x\n\nText."
+    assert contexts_at(text, [len(text) - 1]) == [(f"a{filler}x",)]

@@ -252,8 +252,12 @@ def test_a_cancelled_upload_adds_nothing(backend, tmp_path):
 
 def test_numbers_have_units_and_few_digits():
     texts = [formats.duration(386.4), formats.duration(1240), formats.percent(0.1818, 1), formats.size(1_204_113)]
-    assert [text.replace("\u00a0", " ") for text in texts] == ["386 ms", "1.24 s", "18.2 %", "1.2 MB"]
+    assert [text.replace("\u00a0", " ") for text in texts] == ["386 ms", "1.24 s", "18.2 %", "1.1 MiB"]
     assert formats.duration(None) == formats.UNKNOWN
+    assert formats.duration(0.04) == "<1\u00a0ms" and formats.duration(0) == "0\u00a0ms"
+    assert [formats.size(n).replace("\u00a0", " ") for n in (0, 1023, 2**10, 2**20 - 1, 2**20, 2**30 - 1, 2**30)] == [
+        *("0 B", "1023 B", "1 KiB", "1.0 MiB", "1.0 MiB", "1.00 GiB", "1.00 GiB")
+    ]
     assert formats.short("one\ntwo three", 9) == "one two…"
 
 

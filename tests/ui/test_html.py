@@ -156,9 +156,26 @@ def test_full_prefill_says_that_nothing_was_reused():
     assert "0.0" not in render_metrics(replace(full, trace=Trace()), MethodInfo("", "", "", ()))
 
 
-def test_a_failed_file_shows_its_error_and_a_finished_one_all_steps():
-    shown = render_progress([IngestProgress("a", "failed", 0, 0, "It is empty."), IngestProgress("b", "done", 1, 1)])
-    assert "It is empty." in shown and shown.count("kv-complete") == 4
+def test_files_that_have_ended_are_one_summary_with_the_errors_which_can_be_dismissed_at_the_end():
+    failed, done = IngestProgress("a", "failed", 0, 0, "It is empty."), IngestProgress("b", "done", 1, 1)
+    shown = render_progress([failed, done, done])
+    assert "2 of 3\u00a0files ready" in shown and shown.count("<li") == shown.count('data-act="dismiss"') == 1
+    assert "<bdi>a</bdi>: It is empty." in shown
+    assert "3\u00a0files ready" in render_progress([done] * 3) and "kv-error" not in render_progress([done] * 3)
+    running = render_progress([failed, IngestProgress("c", "prefilled", 3, 8)])
+    assert "ready 3/8" in running and running.count("kv-complete") == 3 and "dismiss" not in running
+
+
+def test_an_answer_stopped_before_its_first_token_says_so_and_has_nothing_to_copy():
+    stopped = reply.render_answer(replace(answer(""), state="stopped"))
+    assert "Stopped before the first token." in stopped and "Copy" not in stopped
+    assert "Copy" not in reply.render_answer(replace(answer(""), state="done"))
+    assert "The answer is incomplete." in (shown := reply.render_answer(replace(answer("So"), state="stopped")))
+    assert "Copy" in shown
+
+
+def test_the_passages_say_in_which_order_they_are():
+    assert "in the order in which the model reads them" in passages.render_passages(answer("x"))
 
 
 def test_the_history_keeps_the_last_ten_newest_first():

@@ -23,7 +23,7 @@ class DocumentPicker:
             multiselect=True,
             value=[],
             label="Search in",
-            info="Leave empty to search all documents.",
+            info="Choose some to search only these.",
             min_width=120,
             elem_id=elem_id,
             elem_classes="kv-where",

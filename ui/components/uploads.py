@@ -1,6 +1,6 @@
 """A drop zone: adds its files one after the other, shows the steps of each, and lets each be cancelled separately."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from threading import Condition, Event
 from typing import Any
@@ -12,6 +12,7 @@ from backend.interface.errors import user_message
 from backend.interface.library import IngestProgress
 from backend.interface.session import SessionEvent
 from ui.events import INGEST_QUEUE, INSTANT, QUIET, Update, coalesce, session_of
+from ui.format import count
 from ui.html import Markup, button, error_box, tag
 from ui.upload_files import in_use
 
@@ -19,7 +20,8 @@ FORMATS = "PDF, Word, Excel, PowerPoint, EPUB, HTML, Markdown, CSV, text or imag
 CONNECT_PROGRESS = "kvscopeDocuments.connectProgress(element, trigger);"  # for a component with `render_progress`
 _POLL_S = 0.2
 _CANCELLED = "Cancelled before processing started."
-_STEPS = ("parsed", "chunked", "embedded", "prefilled")
+_STEPS = {"parsed": "parsed", "chunked": "chunked", "embedded": "embedded", "prefilled": "ready"}  # stage -> label
+_ENDED = ("done", "failed")
 
 
 class Uploads:
@@ -127,38 +129,54 @@ class Uploads:
 
 
 def render_progress(files: Iterable[IngestProgress], cancel: bool = False) -> Markup:
-    """Return one line per file: its four steps, its error or warning, and with `cancel` a button to cancel it."""
-    rows = [_progress_row(file, index if cancel else None) for index, file in enumerate(files)]
+    """Return a summary of the files that have ended, and one line per other file: its four steps.
+
+    With `cancel`, each of the latter has a button to cancel it. The summary has errors and warnings; it can be
+    dismissed as soon as it is the only line.
+    """
+    files = list(files)
+    ended = [file for file in files if file.stage in _ENDED]
+    rows = [
+        _progress_row(file, index if cancel else None) for index, file in enumerate(files) if file.stage not in _ENDED
+    ]
+    if ended:
+        rows.insert(0, _summary(ended, len(files)))
     return tag("ul", *rows, class_="kv-files", aria_label="Files being added") if rows else Markup("")
+
+
+def _summary(ended: Sequence[IngestProgress], total: int) -> Markup:
+    ready = sum(file.stage == "done" for file in ended)
+    text = f"{count(total, 'file')} ready" if ready == total else f"{ready} of {count(total, 'file')} ready"
+    close = _close_button("dismiss", "Dismiss", None) if len(ended) == total else None
+    messages = (
+        tag(
+            "p",
+            tag("bdi", file.name),
+            f": {file.message}",
+            class_="kv-error" if file.stage == "failed" else "kv-warning",
+            dir="auto",
+        )
+        for file in ended
+        if file.message
+    )
+    head = tag("div", tag("span", text), close, class_="kv-file-head")
+    return tag("li", head, *messages, class_="kv-file kv-files-ended")
 
 
 def _progress_row(file: IngestProgress, index: int | None) -> Markup:
     """Return one file; `index` identifies it for its cancel button, which it has unless `index` is None."""
-    has_ended = file.stage in ("done", "failed")
-    failed = file.stage == "failed"
-    close = None
-    if has_ended and file.message:  # a file that was added without a warning disappears by itself
-        close = _close_button("dismiss", file.name, None)
-    elif not has_ended and index is not None:
-        close = _close_button("cancel", file.name, index)
-    message = tag("p", file.message, class_="kv-error" if failed else "kv-warning", dir="auto")
-    return tag(
-        "li",
-        tag("div", tag("bdi", file.name, class_="kv-clip", title=file.name), close, class_="kv-file-head"),
-        None if failed else tag("ol", *_steps(file)),
-        message if file.message else None,
-        class_=f"kv-file kv-file-{file.stage if has_ended else 'busy'}",
-    )
+    close = None if index is None else _close_button("cancel", f"Cancel {file.name}", index)
+    head = tag("div", tag("bdi", file.name, class_="kv-clip", title=file.name), close, class_="kv-file-head")
+    return tag("li", head, tag("ol", *_steps(file)), class_="kv-file")
 
 
-def _close_button(act: str, name: str, index: int | None) -> Markup:
-    label = act.capitalize()
-    return button(act, index, "\u00d7", class_="kv-remove", title=label, aria_label=f"{label} {name}")
+def _close_button(act: str, label: str, index: int | None) -> Markup:
+    return button(act, index, "\u00d7", class_="kv-remove", title=act.capitalize(), aria_label=label)
 
 
 def _steps(file: IngestProgress) -> Iterator[Markup]:
-    reached = len(_STEPS) if file.stage == "done" else _STEPS.index(file.stage) if file.stage in _STEPS else -1
-    for step, name in enumerate(_STEPS):
+    reached = list(_STEPS).index(file.stage) if file.stage in _STEPS else -1
+    for step, name in enumerate(_STEPS.values()):
         is_current = step == reached
         is_complete = step < reached or (is_current and 0 < file.total <= file.done)
         progress = f" {file.done}/{file.total}" if is_current and file.total > 1 else ""

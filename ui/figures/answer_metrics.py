@@ -2,7 +2,7 @@
 
 from engine.method import MethodInfo
 from engine.request import Answer
-from ui.format import UNKNOWN, count, duration, percent
+from ui.format import UNKNOWN, count, duration, percent, rate
 from ui.html import Markup, join, progress_line, tag
 
 _STATES = {"searching": "Searching", "reading": "Reading passages", "writing": "Writing"}
@@ -15,7 +15,7 @@ _FOLLOW_UP = "The question, with earlier questions of this chat if it is a follo
 def render_state(answer: Answer) -> Markup | None:
     """Return what is running, or that the answer was stopped; None if it is complete."""
     if answer.state == "stopped":
-        text = "Stopped. The answer is incomplete."
+        text = "Stopped. The answer is incomplete." if answer.text else "Stopped before the first token."
         if answer.draft_status == "unverified":
             text = "Stopped. This is a draft that was not verified."
         return tag("p", text, class_="kv-state", role="status")
@@ -37,7 +37,7 @@ def render_metrics(answer: Answer, method: MethodInfo) -> Markup:
         target = f"target {percent(answer.request.recompute_ratio)}"
         about_ratio += " It can differ from the target: methods may select whole windows only, or too few tokens."
     reusable = f"of {answer.context_tokens:,} reusable" if answer.context_tokens else "of the reusable tokens"
-    speed = decode_speed(answer.tokens_per_second)
+    speed = rate(answer.tokens_per_second)
     generated = f"tokens per second, {answer.new_tokens:,} generated" if answer.new_tokens else "tokens per second"
     question = f"{answer.question_tokens:,}" if answer.question_tokens else UNKNOWN
     since = "from your question to the first token"
@@ -53,11 +53,6 @@ def render_metrics(answer: Answer, method: MethodInfo) -> Markup:
         class_="kv-figures",
     )
     return join(tiles, _context_bar(answer))
-
-
-def decode_speed(tokens_per_second: float | None) -> str:
-    """Return tokens per second with one decimal; a dash for None."""
-    return UNKNOWN if tokens_per_second is None else f"{tokens_per_second:.1f}"
 
 
 def _tile(name: str, value: str, note: str, tooltip: str, class_: str = "kv-figure") -> Markup:

@@ -3,7 +3,8 @@
 import plotly.graph_objects as go
 
 from engine.fidelity import TARGETS, FidelityCurve
-from ui.figures.base import TEXT_COLOUR, apply_style
+from ui.figures.base import TEXT_COLOUR, apply_style, show_durations
+from ui.format import duration, nats, percent
 
 _COLOUR = "#2f9e8f"
 
@@ -15,16 +16,17 @@ def fidelity_figure(curve: FidelityCurve) -> go.Figure:
         x=[point.ttft_ms for point in curve.points],
         y=[point.kl for point in curve.points],
         mode="lines+markers+text",
-        text=[f"{100 * point.ratio:g} %" for point in curve.points],
+        text=[percent(point.ratio) for point in curve.points],
         textposition="top right",
         cliponaxis=False,
         line={"width": 1, "color": _COLOUR},
         marker={"size": 10, "color": _COLOUR},
-        customdata=[(100 * point.top1, point.speedup) for point in curve.points],
-        hovertemplate=(
-            "%{text} recomputed: %{x:,.0f} ms, %{customdata[1]:.1f}x faster<br>"
-            "KL %{y:.2g} nats, same token %{customdata[0]:.0f} %<extra></extra>"
-        ),
+        hovertext=[
+            f"{percent(point.ratio)} recomputed: {duration(point.ttft_ms)}, {point.speedup:.1f}x faster<br>"
+            f"KL {nats(point.kl)} nats, same token {percent(point.top1)}"
+            for point in curve.points
+        ],
+        hoverinfo="text",
     )
     figure.add_scatter(
         x=[curve.full_ttft_ms],
@@ -34,7 +36,8 @@ def fidelity_figure(curve: FidelityCurve) -> go.Figure:
         textposition="top left",
         cliponaxis=False,
         marker={"size": 13, "symbol": "star", "color": TEXT_COLOUR},
-        hovertemplate="full prefill: %{x:,.0f} ms<extra></extra>",
+        hovertext=[f"full prefill: {duration(curve.full_ttft_ms)}"],
+        hoverinfo="text",
     )
     highest = max(point.kl for point in curve.points)
     for name, kl in TARGETS.items():
@@ -42,6 +45,6 @@ def fidelity_figure(curve: FidelityCurve) -> go.Figure:
             figure.add_hline(kl, line={"width": 1, "dash": "dot", "color": TEXT_COLOUR}, annotation_text=name)
     apply_style(figure, height=260, top=24)
     slowest_ms = max(curve.full_ttft_ms, *(point.ttft_ms for point in curve.points))
-    figure.update_xaxes(title_text="time to first token, ms", range=[0, 1.1 * slowest_ms], nticks=7, tickformat=",")
+    show_durations(figure, "time to first token", slowest_ms)
     figure.update_yaxes(title_text="KL from full prefill, nats", rangemode="tozero", nticks=6)
     return figure

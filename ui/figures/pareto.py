@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from engine.analysis.comparison import Outcome
-from ui.figures.base import TEXT_COLOUR, apply_style, plotly_label
+from ui.figures.base import TEXT_COLOUR, apply_style, plotly_label, show_durations
+from ui.format import MIN_KL, duration, nats, percent
 
-MIN_KL = 1e-6  # nats; a smaller KL divergence is rounding error
 _COLOURS = ("#2f9e8f", "#d08a1d", "#8b7bd8", "#d0587e", "#4f8fd6", "#7f9c3a", "#b9755a", "#7c8694")
 _SYMBOLS = ("circle", "square", "triangle-up", "pentagon", "hexagon", "triangle-down", "cross", "x")
 _FAINT = "rgba(128,133,141,0.55)"
@@ -43,7 +43,7 @@ def pareto_figure(outcomes: Sequence[Outcome]) -> go.Figure:
             y=[heights[point.key] for point in points],
             name=plotly_label(points[0].label),
             mode="lines+markers+text",
-            text=["" if point.ratio is None else f"{100 * point.ratio:g} %" for point in points],
+            text=["" if point.ratio is None else percent(point.ratio) for point in points],
             textposition="top center",
             cliponaxis=False,
             line={"width": 1, "color": _FAINT},
@@ -60,14 +60,13 @@ def pareto_figure(outcomes: Sequence[Outcome]) -> go.Figure:
                 "thickness": 2,
                 "width": 4,
             },
-            customdata=[
-                (point.answer_kl, 100 * point.relative_ttft, point.ideal_ms, 100 * point.actual_ratio)
+            hovertext=[
+                f"{duration(point.ttft_ms)}, {percent(point.relative_ttft)} of full prefill<br>"
+                f"KL {nats(point.answer_kl)} nats<br>{percent(point.actual_ratio, 1)} recomputed<br>"
+                f"ideal (FLOP bound) {duration(point.ideal_ms)}"
                 for point in points
             ],
-            hovertemplate=(
-                "%{x:,.0f} ms, %{customdata[1]:.0f} % of full prefill<br>KL %{customdata[0]:.2g} nats<br>"
-                "%{customdata[3]:.1f} % recomputed<br>ideal (FLOP bound) %{customdata[2]:,.0f} ms"
-            ),
+            hoverinfo="text+name",
         )
     apply_style(figure, height=380)
     figure.update_layout(
@@ -77,7 +76,7 @@ def pareto_figure(outcomes: Sequence[Outcome]) -> go.Figure:
         hoverlabel={"namelength": -1},
     )
     slowest_ms = max((outcome.ttft_ms for outcome in outcomes), default=1.0)
-    figure.update_xaxes(title_text="time to first token, ms", range=[0, slowest_ms * 1.1], nticks=7, tickformat=",")
+    show_durations(figure, "time to first token", slowest_ms)
     figure.update_yaxes(
         title_text="KL from full prefill, nats",
         range=[zero - 0.3, max(*exponents, zero + 1.0) + 0.35],

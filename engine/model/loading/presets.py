@@ -40,7 +40,7 @@ PRESETS = (
         "HuggingFaceTB/SmolLM2-1.7B-Instruct",
         1_711_376_384,
         3_426_000_000,
-        "Fuller answers in English, for patient readers.",
+        "Longer answers in English, but slower.",
     ),
     Preset(
         "Qwen/Qwen3-1.7B",

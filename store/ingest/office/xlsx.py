@@ -27,9 +27,9 @@ from store.markdown import PERIOD, VALUE
 MAX_CELLS = 1_000_000  # with a value
 MAX_VISITED = 20_000_000  # cells, with the blank ones in between
 MAX_MERGES = 10_000  # merged ranges of a sheet; others keep their text in the first cell
-MERGED = re.compile(rb'<(?:\w+:)?mergeCell\b[^>]*?\bref="([A-Z]+\d+:[A-Z]+\d+)"')
+MERGED = re.compile(rb'<(?:\w+:)?mergeCell\b[^<>]*?\bref="([A-Z]+\d+:[A-Z]+\d+)"')
 UNCOMPUTED = re.compile(  # a formula without a value; t="str" is one with an empty text
-    rb'<(?:\w+:)?c\b(?![^>]*\bt="str")[^>]*><(?:\w+:)?f(?:\s[^>]*)?(?:/>|>[^<]*</(?:\w+:)?f>)'
+    rb'<(?:\w+:)?c\b(?![^<>]*\bt="str")[^<>]*><(?:\w+:)?f(?:\s[^<>]*)?(?:/>|>[^<]*</(?:\w+:)?f>)'
     rb"\s*(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v></(?:\w+:)?v>)?</(?:\w+:)?c>"
 )
 

@@ -37,9 +37,9 @@ FRAME = {
 CONTROLS = {"nav", "button", "navigation", "search"}
 CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.I)
 WIDE = re.compile(r"utf.?(16|32)", re.I)  # contradicts a declaration that is readable as ASCII
-LINE_END = re.compile(r"[ \t]+$", re.M)
+LINE_END = re.compile(r"(?<![ \t])[ \t]+$", re.M)  # not from each blank of a run, which takes its square
 LABEL_START, LABEL_END = "\ue000", "\ue001"  # around the number of a paragraph or item, as Word computes it
-LABEL = re.compile(f"{LABEL_START}(.*?){LABEL_END}")
+LABEL = re.compile(f"{LABEL_START}([^{LABEL_START}{LABEL_END}\n]*){LABEL_END}")
 BLANK_LINES = re.compile(r"\n[ \t]*(\n[ \t]*)+\n")
 LOOSE_ITEM = re.compile(rf"(?m)^({LIST_ITEM.pattern}.*)\n\n(?={LIST_ITEM.pattern})")  # a blank line follows it
 
@@ -56,6 +56,7 @@ class _Markdown(MarkdownConverter):
             wrap_width=None,
             escape_asterisks=False,
             escape_underscores=False,
+            strip_pre=None,  # see convert_pre
         )
         self._num_items = Counter[int]()  # seen so far, by id of the list
         self._cells: dict[int, str] = {}  # text by id of the cell
@@ -82,6 +83,12 @@ class _Markdown(MarkdownConverter):
 
     def convert_em(self, el: Any, text: str, parent_tags: set[str]) -> str:
         return text if "_inline" in parent_tags else str(super().convert_em(el, text, parent_tags))  # type: ignore[misc]
+
+    def convert_pre(self, el: Any, text: str, parent_tags: set[str]) -> str:
+        """Strip blank lines around in linear time: markdownify's pattern tries every blank inside, too."""
+        num_blank = len(text) - len(text.lstrip(" \n"))
+        text = text[text.rfind("\n", 0, num_blank) + 1 :].rstrip(" \n")
+        return str(super().convert_pre(el, text, parent_tags))  # type: ignore[misc]  # not in its stubs
 
     convert_strong = convert_b
     convert_i = convert_em
@@ -183,12 +190,19 @@ def _remove_frame(soup: BeautifulSoup) -> None:
             if id(parent) in around:
                 break
             around.add(id(parent))
+    removed: set[int] = set()  # with what is in them
+    outermost: list[Tag] = []  # of them; `Tag.decomposed` would search all that is in a tag
     for tag in tags if mains else []:
-        if tag.decomposed or id(tag) in around:
-            continue
         is_control = _is_one_of(tag, CONTROLS) and not tag.has_attr("aria-expanded")  # such a button is a heading
-        if is_control or tag.get("aria-hidden") == "true" or (_is_one_of(tag, FRAME) and id(tag) not in inside):
-            tag.decompose()
+        if id(tag.parent) in removed:
+            removed.add(id(tag))
+        elif id(tag) not in around and (
+            is_control or tag.get("aria-hidden") == "true" or (_is_one_of(tag, FRAME) and id(tag) not in inside)
+        ):
+            removed.add(id(tag))
+            outermost.append(tag)
+    for tag in outermost:
+        tag.decompose()
 
 
 def _is_one_of(tag: Tag, kinds: set[str]) -> bool:

@@ -165,7 +165,7 @@ def test_a_download_reports_its_bytes_and_ends_if_the_callback_raises(tmp_path, 
     monkeypatch.setattr("engine.model.loading.download.snapshot_download", download)
     reports = []
     assert resolve("owner/name", tmp_path, lambda message, done: reports.append((message, done))) == tmp_path
-    assert reports[0] == ("Downloading owner/name", 0.0) and reports[-1] == ("Downloading owner/name (1000 MB)", 0.75)
+    assert reports[0] == ("Downloading owner/name", 0.0) and reports[-1] == ("Downloading owner/name (954 MiB)", 0.75)
     assert [done for _, done in reports] == sorted(done for _, done in reports) and len(reports) > 3
 
     def stop(message, done):

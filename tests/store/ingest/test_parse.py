@@ -79,7 +79,7 @@ def test_archive_that_unpacks_to_too_much_is_rejected(monkeypatch):
     monkeypatch.setattr("store.ingest.archive.MAX_UNPACKED_BYTES", 900_000)
     bomb = docx(paragraph("x"), extra={"word/media/a.bin": bytes(10**6)})
     assert len(bomb) < 10_000
-    with pytest.raises(DocumentTooLarge, match="unpacks to 1 MB"):
+    with pytest.raises(DocumentTooLarge, match="unpacks to 1 MiB"):
         parse(bomb, "a.docx")
 
 
@@ -190,7 +190,7 @@ def test_supported_kinds_are_read_whatever_the_extension(name):
 def test_too_much_is_rejected_with_both_numbers_the_setting_and_the_remedy(tmp_path):
     limits = Limits(max_file_mib=1, max_pages=2, max_characters=10)
     (tmp_path / "a.txt").write_bytes(b"x" * 2**21)
-    with pytest.raises(DocumentTooLarge, match=r"2\.0 MB.*1\.0 MB \(--max-file-mib\).*Split"):
+    with pytest.raises(DocumentTooLarge, match=r"2\.0 MiB.*1\.0 MiB \(--max-file-mib\).*Split"):
         read_file(tmp_path / "a.txt", "a.txt", limits)
     assert read_file(tmp_path / "a.txt", "a.txt", Limits(max_file_mib=2)) == b"x" * 2**21
     for content in (b"x" * 11, pdf("alpha beta gamma"), b"<html>" + b" " * 11, docx(paragraph("x" * 11))):

@@ -101,6 +101,7 @@ class FakeModels:
         answers = ModelInfo(
             "primary", self.settings.model, 134_515_008, "bf16", "CPU", 8192, 269_030_016, selftest, "with LoRA adapter"
         )
+        answers = replace(answers, kv_token_bytes=23_040)
         return [
             replace(answers, tokens_per_second=31.4),
             replace(answers, role="auxiliary", memory_bytes=0, note="shares the weights of the main model"),
@@ -163,7 +164,7 @@ class FakeModels:
 
     def _run(self, settings: SettingsChange) -> None:
         for step in range(8):
-            message = f"Downloading {settings.model} (1519 MB)" if step < 5 else f"Loading {settings.model}"
+            message = f"Downloading {settings.model} (1449 MiB)" if step < 5 else f"Loading {settings.model}"
             self._status = ReloadStatus(True, step < 5, message, (step + 1) / 10)
             while step == 2 and not self.proceed.wait(0.01) and not self._stopped.is_set():
                 pass

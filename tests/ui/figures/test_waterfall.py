@@ -18,6 +18,15 @@ def test_the_first_token_is_a_dotted_line():
     assert figure.layout.annotations[0].text == "first token 400\u00a0ms"
 
 
+def test_the_axis_has_the_units_of_the_labels_and_stages_of_no_visible_length_have_no_row():
+    slow = waterfall_figure([Stage("search", 0, 0.04), Stage("recompute", 0, 5120)], ttft_ms=5120)
+    assert list(slow.data[0].text) == ["5.12\u00a0s"]
+    assert list(slow.layout.xaxis.ticktext) == ["0\u00a0s", "2\u00a0s", "4\u00a0s"]
+    fast = waterfall_figure(STAGES, ttft_ms=400)
+    assert list(fast.layout.xaxis.ticktext) == [f"{ms}\u00a0ms" for ms in (0, 100, 200, 300, 400)]
+    assert list(fast.layout.xaxis.tickvals) == [0, 100, 200, 300, 400]
+
+
 def test_without_a_first_token_there_is_no_line():
     assert not waterfall_figure(STAGES, ttft_ms=None).layout.shapes
 
@@ -44,4 +53,4 @@ def test_the_background_is_transparent():
 def test_a_row_of_several_bars_has_one_label_with_their_sum():
     stages = [Stage("search", 0, 20), Stage("load", 20, 5), Stage("search", 25, 10), Stage("load", 36, 1)]
     (bars,) = waterfall_figure(stages, 100.0).data
-    assert list(bars.text) == ["", "", "30\u00a0ms", "6.0\u00a0ms"]
+    assert list(bars.text) == ["", "", "30\u00a0ms", "6\u00a0ms"]

@@ -145,7 +145,7 @@ def test_one_question_is_one_step_and_one_without_passages_is_none():
 
 def test_cards_show_budget_speed_and_clock(cache):
     cards = render_tier_cards(cache.snapshot())
-    for text in ("Memory", "Disk", "1.5 GiB", "8.0 GiB", "3.00 GB/s", "Clock"):
+    for text in ("Memory", "Disk", "1.50 GiB", "8.00 GiB", "2.79 GiB/s", "Clock"):
         assert text in plain(cards)
     assert cards.count('type="range"') == 2
     assert "is saved, unless --gpu-cache-gib" in cards
@@ -217,7 +217,7 @@ def test_cancelling_an_eviction_keeps_the_passage(page):
 def test_a_smaller_budget_reports_what_was_evicted(page):
     update = page.act("budget", "host", "0.1")
     assert page.backend.cache.tree.tiers[0].budget_bytes == round(0.1 * GIB)
-    pattern = r"Memory budget set to 0\.1 GiB\. Evicted .*passages? .*from memory"
+    pattern = r"Memory budget set to 102\.4 MiB\. Evicted .*passages? .*from memory"
     assert re.search(pattern, message(page, update))
     assert page.backend.cache.tree.tiers[0].size_bytes <= 0.1 * GIB
 

@@ -8,6 +8,7 @@ import pytest
 
 from ui.pages.ask.chat import Chat, Turn, TurnSource
 from ui.pages.ask.history import parse_summaries, render_chat_bar
+from ui.pages.ask.results import render_turns
 
 TURN = Turn(
     question="Who owns\nit?",
@@ -78,7 +79,14 @@ def test_markdown_has_every_visible_turn_with_its_sources():
     text = chat(TURN, replace(TURN, question="And then?", text="", passages=())).as_markdown()
     assert text.startswith("# Who owns it?\n")
     assert "## Who owns it?\n\nAda [1]." in text and "- [2] b.pdf, page 3" in text
-    assert "*No answer was generated.*" in text and "412" in text
+    assert "*The model returned an empty answer.*" in text and "412" in text
+
+
+def test_a_turn_that_was_stopped_before_its_first_token_says_so_and_claims_no_time():
+    turn = replace(TURN, text="", stopped=True, realised=None, ttft_ms=None)
+    assert "Stopped before the first token." in render_turns([turn])
+    assert "*Stopped before the first token.*" in chat(turn).as_markdown()
+    assert turn.metrics_line == "CacheClip · stopped"
 
 
 HOSTILE = """![x](http://evil/?q) <img src=x> [1](http://evil) [2] | &lt; $x$

@@ -95,11 +95,22 @@ def test_the_filter_matches_every_word_in_any_case(session):
     assert session.page.summary in update
 
 
+def test_each_tier_has_its_own_kv_size_and_the_page_says_why_kv_is_large(session):
+    update = session.page.refresh(View())
+    row = update[session.page.table].replace("\u00a0", " ")
+    assert "11.8 MiB <small>in memory" in row and "35.5 MiB <small>on disk" in row and "47.3" not in row
+    summary = update[session.page.summary].replace("\u00a0", " ")
+    assert "22 KiB for each token" in summary and "Memory and disk can each have a copy" in summary
+
+
 def test_a_deletion_shows_what_it_frees_and_has_to_be_confirmed(session):
     (first, *_) = session.backend.documents()
     session.click("confirm")
     session.click("delete", first.id)
-    assert "frees 49.6\u00a0MB of cached keys and values and removes 45\u00a0passages" in session.html
+    assert (
+        "removes 45\u00a0passages and frees 47.3\u00a0MiB of cached keys and values in memory and on disk"
+        in session.html
+    )
     session.click("keep")
     assert len(session.backend.documents()) == 3 and "frees" not in session.html
     session.click("delete", first.id)
@@ -113,7 +124,7 @@ def test_several_documents_are_deleted_with_one_confirmation(session):
     assert set(session.view.selected) == set(ids) and "3 selected" in session.html
     session.click("choose", ids[1], on=False)
     session.click("delete")
-    assert f"frees {8 * HOST_BYTES / 1e6:.1f}\u00a0MB" in session.html and "2 documents" in session.html
+    assert f"frees {8 * HOST_BYTES / 2**20:.1f}\u00a0MiB" in session.html and "2 documents" in session.html
     session.click("confirm")
     assert [document.id for document in session.backend.documents()] == [ids[1]] and session.view.selected == ()
 
@@ -133,7 +144,7 @@ def test_selected_documents_hidden_by_the_filter_are_counted_confirmed_and_delet
     session.filter(words)
     assert "1 selected (not shown)" in session.html
     session.click("delete")
-    assert "Delete <bdi>b.pdf</bdi> (not shown)? This frees" in session.html
+    assert "Delete <bdi>b.pdf</bdi> (not shown)? This removes" in session.html
     session.click("keep")
     session.click("choose", other, on=True)
     assert "2 selected (not shown)" in session.html
@@ -149,11 +160,11 @@ def test_the_confirmation_is_shown_once_below_the_row_or_in_the_bar(session):
     (one, *_) = session.backend.documents()
     session.click("choose", one.id, on=True)
     session.click("delete")
-    assert session.html.count("This frees") == 1 and "kv-below" in session.html and "not shown" not in session.html
+    assert session.html.count("This removes") == 1 and "kv-below" in session.html and "not shown" not in session.html
     usage = session.backend.library.list_with_usage()
     last = filter_and_sort(usage, session.view)[-1].document.id
     below_the_fold = View(limit=1, pending_delete=(last,), selected=(last,))
-    assert render_table(usage, below_the_fold).count("This frees") == 1
+    assert render_table(usage, below_the_fold).count("This removes") == 1
     # Another session has deleted one of two documents meanwhile.
     gone = View(pending_delete=("gone", one.id), selected=("gone", one.id))
     assert "Delete <bdi>b.pdf</bdi>?" in render_table(usage, gone)

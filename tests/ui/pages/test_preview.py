@@ -82,7 +82,7 @@ def test_a_calibrated_model_has_an_expected_kl_and_a_plot_of_all_runs_of_the_que
     for ratio in (20, 40):
         *_, ended = answers(page, ratio, chat=chat)
         chat = ended[page.chat]
-    assert "0.1 nats" in preview(page, ended[page.results.answer], ratio=50)[page.results.preview]
+    assert "0.100 nats" in preview(page, ended[page.results.answer], ratio=50)[page.results.preview]
     plot = ended[page.results.runs]
     predicted, runs = json.loads(plot.value["plot"])["data"]
     assert plot.visible and runs["x"] == [turn.ttft_ms for turn in chat.turns]

@@ -111,7 +111,7 @@ def test_a_preset_shows_its_download_and_speed_and_the_one_in_use_has_no_button(
     shown = render_presets([bundled, qwen]).replace("\u00a0", " ")
     in_use, other = shown.split("</li>")[:2]
     assert "31 tokens/s</strong> on this machine, measured" in in_use and "<button" not in in_use
-    assert "596 M parameters" in other and "1.52 GB download" in other
+    assert "596 M parameters" in other and "1.41 GiB download" in other
     assert "about 7.1 tokens/s</strong>, estimated from the loaded model" in other
     assert "hf download Qwen/Qwen3-0.6B" in other and "Without internet" not in in_use
     unknown = render_presets([replace(small, is_local=True, tokens_per_second=None)])
@@ -217,7 +217,7 @@ def test_stale_documents_are_reindexed(page, backend):
     chunking = page.chunking
     assert chunking.updates()[chunking.reindex_button].visible
     updates = list(chunking.reindex(ME))
-    assert backend.library.reindexed == ["a", "b", "c"] and "c.md" in last(updates, chunking.progress)
+    assert backend.library.reindexed == ["a", "b", "c"] and "3\u00a0files ready" in last(updates, chunking.progress)
     assert updates[-1][chunking.stale] == "" and not updates[-1][chunking.reindex_button].visible
     assert len(page.tasks) == 0
 

@@ -94,9 +94,15 @@ class Turn:
 
     @property
     def metrics_line(self) -> str:
-        """Summary, actual recompute ratio and TTFT on one line."""
+        """Summary, and if they are known actual recompute ratio and TTFT, on one line."""
         recomputed = f" · {percent(self.realised)} recomputed" if self.passages and self.realised is not None else ""
-        return f"{self.summary}{recomputed} · first token after {duration(self.ttft_ms)}"
+        ttft = "" if self.ttft_ms is None else f" · first token after {duration(self.ttft_ms)}"
+        return f"{self.summary}{recomputed}{ttft}"
+
+    @property
+    def why_empty(self) -> str:
+        """What is shown in place of an answer without text."""
+        return "Stopped before the first token." if self.stopped else "The model returned an empty answer."
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +175,9 @@ class Chat:
 
     def as_markdown(self) -> str:
         """Return the chat for download, each answer with its sources and metrics."""
-        blocks = [f"# {_escape_line(self.name)}", f"Asked with KVScope, {day(self.at)}."]
+        blocks = [f"# {_escape_line(self.name)}", f"KVScope chat, {day(self.at)}."]
         for turn in self.visible_turns:
-            blocks += [f"## {_escape_line(turn.question)}", _escape_block(turn.text) or "*No answer was generated.*"]
+            blocks += [f"## {_escape_line(turn.question)}", _escape_block(turn.text) or f"*{turn.why_empty}*"]
             if turn.passages:
                 blocks.append("\n".join(_source_item(source) for source in turn.passages))
             blocks.append(f"*{_escape_line(turn.metrics_line)}*")

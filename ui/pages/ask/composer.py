@@ -23,9 +23,20 @@ _TEMPERATURE_INFO = "0 always picks the most likely token; higher is more varied
 _LENGTH = "Max answer length (tokens)"
 _LENGTH_INFO = "A token is about three quarters of a word."
 _DRAFT = "Draft first"
-_DRAFT_INFO = "Where recomputing takes a second or longer, show an answer from cached KV at once, then verify it."
+_DRAFT_INFO = "If recomputing takes a second or longer, show an answer from cached KV first, then verify it."
 _WHOLE = "Use the whole document"
 _WHOLE_INFO = "All passages in order, instead of the best-matching ones."
+_SLIDERS = tag("path", d="M4 7h10 M18 7h2 M4 17h2 M10 17h10 M14 4.5v5 M10 14.5v5")
+_ICON = {"width": 20, "height": 20, "viewBox": "0 0 24 24", "fill": "none", "stroke": "currentColor", "stroke_width": 2}
+_OPENS = {"data_opens": "kv-settings-open", "aria_expanded": "false", "aria_controls": "settings"}
+_SETTINGS_TOGGLE = tag(  # in a chat, where the settings are folded
+    "button",
+    tag("svg", _SLIDERS, **_ICON, stroke_linecap="round", aria_hidden="true"),
+    tag("span", "Method and settings"),
+    type="button",
+    title="Method and settings",
+    **_OPENS,
+)
 
 
 class Composer:
@@ -39,13 +50,10 @@ class Composer:
         with gr.Column(elem_id="composer", min_width=0):
             with gr.Row(elem_id="ask-row", equal_height=False):
                 self.question = inputs.question_box("Question", "Ask your documents…", "question", autofocus=True)
+                gr.HTML(_SETTINGS_TOGGLE, elem_id="settings-toggle", min_width=0, js_on_load=None)
                 self.buttons = inputs.run_buttons("Ask", "ask", "stop", **inputs.BESIDE_BOX)
             self.message = gr.HTML(elem_id="ask-message", js_on_load=None)
             self.preview = gr.HTML(elem_id="preview", js_on_load="kvscopeAsk.connectAnswer(element, trigger);")
-            # Phones show this button instead of the settings.
-            attributes = {"data_opens": "kv-settings-open", "aria_expanded": "false", "aria_controls": "settings"}
-            toggle = tag("button", "Method and settings", type="button", **attributes)
-            gr.HTML(toggle, elem_id="settings-toggle", js_on_load=None)
             # Shared settings come first, so that choosing a method moves nothing but its own options.
             with gr.Row(elem_id="settings", equal_height=False):
                 method, default = inputs.method_choice(methods, "method")

@@ -24,14 +24,17 @@ from ui.pages.ask.history import ChatHistory, render_chat_bar
 from ui.pages.ask.passages import build_drawer, render_passages
 from ui.pages.ask.results import NO_METRICS, Results, render_error, render_preview, render_turns, render_waiting
 
-_TAGLINE = "Ask questions about your own documents, on this machine. Each passage is processed once and reused."
+_TAGLINE = "Ask questions about your documents, on this machine. Read once, reused for every question."
 _LEGEND = {
     tag("span", "Abc", class_="kv-plain"): "Reused: the keys and values (KV) of this text come from the cache.",
-    tag("mark", "Abc", class_="kv-fresh"): "Recomputed for this question, because the auxiliary model selected it.",
-    tag("span", "1", class_="kv-cite"): "Source of this statement. Click it to see the passage on its page.",
+    tag("mark", "Abc", class_="kv-fresh"): "Recomputed for this question, because the method selected it.",
+    tag("span", "1", class_="kv-cite"): "Source of this statement. Click it to read the passage.",
     tag("span", "memory", class_="kv-badge"): "Cache tier of the passage: memory, disk, or computed just now.",
 }
-_TIP = "Move Recompute % for a preview and press Ask again: higher is closer to full prefill, lower is faster."
+_TIP = (
+    "After an answer, open Method and settings and move Recompute % to preview another ratio: higher is closer to full "
+    "prefill, lower is faster."
+)
 _WELCOME = join(
     tag("h2", "What the colours mean"),
     tag("dl", *(fact(example, meaning) for example, meaning in _LEGEND.items()), class_="kv-welcome-legend"),
@@ -40,7 +43,7 @@ _WELCOME = join(
 LOADING_POLL_S = 0.2  # between two looks at the status while a question waits
 _NO_QUESTION = error_box("Type a question first, then press Enter.")
 _UNCHANGED = "Stopped; nothing was added to the chat."
-_ANSWER_JS = "kvscopeAsk.connectAnswer(element, trigger);"
+_ANSWER_JS = "kvscopeAsk.connectAnswer(element, trigger); kvscopeAsk.markChat(element);"
 _FOCUS_BOX_JS = "(chat) => { document.querySelector('#question textarea')?.focus(); return [chat]; }"
 _CLEAR_BOX_JS = "(sent, box) => [sent?.answered === box ? '' : box]"  # keeps text typed in the meantime
 

@@ -24,6 +24,10 @@ _TIERS = {name: (tier.noun, f"Its keys and values (KV) were {tier.source}.") for
 # By whether the text was recomputed for the answer, and whether it would be at the ratio of the preview.
 _MARK_CLASSES = {(True, True): None, (True, False): "kv-dropped", (False, True): "kv-added"}
 _SIMILARITY = "Cosine similarity of the embeddings of question and passage; 1.00 is identical."
+_ORDER = (
+    "The best match first, by similarity and by matching words together. In a chat, passages of the previous answer "
+    "come first, in their previous order, so that their cached keys and values (KV) are exact."
+)
 
 
 def render_passages(answer: Answer, preview: RatioPreview | None = None, ratio: float = 0.0) -> Markup:
@@ -39,7 +43,8 @@ def render_passages(answer: Answer, preview: RatioPreview | None = None, ratio: 
     has_prefill = answer.trace.ttft_ms is not None and answer.state != "reading"  # quotes answer before it
     marked = preview.passages if preview else (None,) * len(answer.sources)
     cards = [_card(*each, has_prefill) for each in zip(answer.sources, quotes, marked, strict=True)]
-    title = tag("h3", f"Retrieved passages · {len(answer.sources)}")
+    order = tag("small", "in the order in which the model reads them", title=_ORDER)
+    title = tag("h3", f"Retrieved passages · {len(answer.sources)}", " ", order)
     legend = _preview_legend(percent(ratio)) if preview else _legend(any(quotes))
     head = tag("div", title, legend, class_="kv-passages-head")
     return tag("section", head, tag("ol", *cards, class_="kv-passages"), aria_label="Retrieved passages")

@@ -13,10 +13,10 @@ from engine.method import MethodInfo
 from engine.request import Answer, RatioPreview, Source
 from engine.text import CITATION_MARK
 from ui.events import Update
-from ui.figures.answer_metrics import decode_speed, render_metrics, render_state
+from ui.figures.answer_metrics import render_metrics, render_state
 from ui.figures.runs import Run, runs_figure
 from ui.figures.waterfall import waterfall_figure
-from ui.format import count, duration, percent, short
+from ui.format import count, duration, nats, percent, rate, short
 from ui.html import Markup, button, error_box, join, progress_line, tag
 from ui.pages.ask.chat import Chat, Turn, TurnSource
 from ui.pages.ask.evidence import render_evidence
@@ -139,7 +139,7 @@ def render_preview(preview: RatioPreview | None, ratio: float, answer: Answer, m
         elif preview.ttft_ms is not None:
             text += f", predicted TTFT {duration(preview.ttft_ms)}"
         if preview.expected_kl is not None:
-            text += f", expected KL {preview.expected_kl:.2g} nats"
+            text += f", expected KL {nats(preview.expected_kl)} nats"
         text += "."
     again = button("retry", None, "Ask again", title=f"Ask this question again at {percent(ratio)}")
     return tag("p", tag("span", text, title=_PREVIEW if preview else None), again, role="status")
@@ -167,12 +167,17 @@ def render_answer(answer: Answer, timing: Markup | None = None) -> Markup:
     has_ended = answer.state in ("done", "stopped")
     is_empty = answer.state == "done" and not answer.text
     notes = tag("ul", *(tag("li", note) for note in answer.notes), class_="kv-notes", aria_label="Notes")
-    buttons = (button(act, None, label, title=tooltip) for act, (label, tooltip) in _BUTTONS.items())
+    text = _text_or_draft(answer)
+    buttons = (
+        button(act, None, label, title=tooltip)
+        for act, (label, tooltip) in _BUTTONS.items()
+        if text or act != "copy"  # nothing to copy
+    )
     return _article(
         answer.request.question,
         render_state(answer),
         tag("p", "The model returned an empty answer.", class_="kv-muted") if is_empty else None,
-        _text_or_draft(answer),
+        text,
         render_verification(answer) if has_ended else None,
         render_evidence(answer) if has_ended else None,
         timing,
@@ -197,7 +202,7 @@ def render_turns(turns: Iterable[Turn]) -> Markup:
     """Return earlier turns with their answers, sources and metrics, oldest first."""
     articles = []
     for turn in turns:
-        text = _text(turn.text, turn.passages) or tag("p", "No answer was generated.", class_="kv-muted")
+        text = _text(turn.text, turn.passages) or tag("p", turn.why_empty, class_="kv-muted")
         metrics = tag("p", turn.metrics_line, class_="kv-turn-metrics")
         articles.append(_article(turn.question, text, metrics, class_="kv-turn"))
     return join(*articles)
@@ -250,5 +255,5 @@ def _history_row(turn: Turn) -> Markup:
     question = tag("bdi", short(turn.question), class_="kv-clip", title=turn.question)
     method = tag("span", turn.summary, class_="kv-method")
     ratios = (percent(turn.nominal), percent(turn.realised, 1))
-    cells = (*ratios, duration(turn.ttft_ms), decode_speed(turn.tokens_per_second))
+    cells = (*ratios, duration(turn.ttft_ms), rate(turn.tokens_per_second))
     return tag("tr", tag("th", question, method, scope="row"), *(tag("td", cell) for cell in cells))

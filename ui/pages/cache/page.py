@@ -111,7 +111,7 @@ class Cache:
             return "Cache cleared. Questions recompute what they need."
         if action == "budget":
             evicted = cache.set_budget(key, round(float(argument) * GIB))
-            result = f"{TIERS[key].name} budget set to {float(argument):.1f} GiB."
+            result = f"{TIERS[key].name} budget set to {size(round(float(argument) * GIB))}."
             return f"{result} {_evicted(evicted, TIERS[key].noun)}" if evicted.num_replicas else result
         return ""
 

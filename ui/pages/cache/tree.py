@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from backend.interface.cache import CachedPassage, NodeInfo
 from ui.components.tiers import TIERS
 from ui.figures.base import plotly_label
-from ui.format import count, short, size
+from ui.format import cost_per_token, count, short, size
 
 ROOT = "all"
 _MAX_PASSAGES = 160
@@ -189,7 +189,7 @@ def _hover_text(box: Box) -> str:
             for replica in node.replicas
         ),
         f"frequency: used {count(node.frequency, 'time')}",
-        f"cost: {node.ms_per_token:,.2f} ms per token, {count(node.tokens, 'token')}",
+        f"cost: {cost_per_token(node.ms_per_token)}, {count(node.tokens, 'token')}",
         f"age: {age_label(node)}",
     ]
     return "<br>".join(lines)

@@ -7,7 +7,7 @@ from backend.interface.cache import CachedPassage, CacheView, NodeInfo, QuerySta
 from ui.components.excerpt import render_text
 from ui.components.tiers import POLICIES, TIERS
 from ui.figures.hit_rate import COLOURS
-from ui.format import GIB, UNKNOWN, count, duration, percent, size
+from ui.format import GIB, UNKNOWN, cost_per_token, count, duration, percent, size
 from ui.html import Markup, button, fact, join, swatch, tag
 from ui.pages.cache.tree import Box, age_label, full_name, short_name
 
@@ -110,7 +110,7 @@ def render_details(view: CacheView, key: str, confirm_evict: bool = False) -> Ma
     subtitle = short_name(passage) if chunk else "Its text is unknown; it will be evicted when space is needed."
     cost = UNKNOWN
     if node.ms_per_token:
-        cost = f"{duration(node.ms_per_token * node.tokens)}, {node.ms_per_token:,.2f}\u00a0ms per token"
+        cost = f"{duration(node.ms_per_token * node.tokens)}, {cost_per_token(node.ms_per_token)}"
     priorities = (
         fact(f"Priority, {TIERS[replica.tier].noun}", f"{replica.priority:,.2f}", _PRIORITY)
         for replica in node.replicas
@@ -173,7 +173,7 @@ def _tier_card(tier: TierInfo, max_budget_bytes: int) -> Markup:
         tag("h3", swatch(label.colour), label.name, tag("small", label.speed)),
         tag("p", tag("strong", size(tier.size_bytes)), f" · {percent(usage, 1)} of the budget", class_="kv-used"),
         tag("div", bar, class_="kv-bar", aria_hidden="true"),
-        tag("label", tag("span", "Budget", title=_BUDGET), tag("output", f"{budget_gib:.1f} GiB"), slider),
+        tag("label", tag("span", "Budget", title=_BUDGET), tag("output", size(tier.budget_bytes)), slider),
         tag(
             "dl",
             fact("Passages", f"{tier.num_nodes:,}", _NODES),

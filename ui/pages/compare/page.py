@@ -27,7 +27,7 @@ FAILING_QUESTION = {"What is the maintenance code of the boat on the Bay Route?"
 FAILING_METHODS = ("cacheclip-trained", "direct")
 _FAILING_INTRO = (
     "Where direct reuse fails: with the bundled model, full prefill and CacheClip trained name the code of the right "
-    "boat, and direct reuse, which reads every passage as if there were no other, that of the reserve boat:"
+    "boat. Direct reuse, which reads each passage in isolation, names the code of the reserve boat:"
 )
 _NO_QUESTION = error_box("Type a question first, then press Run.")
 _NO_METHOD = error_box("Choose at least one method and one recompute ratio.")
@@ -66,7 +66,7 @@ class Compare:
             self._progress = gr.HTML(elem_id="compare-progress", js_on_load=None)
             self._table = gr.HTML(elem_id="comparison", js_on_load=None)
             with gr.Column(elem_id="pareto-block", visible=False, min_width=0) as self._plot_column:
-                heading = tag("h3", "Speed vs. quality: lower left is best")
+                heading = tag("h3", "Speed against fidelity: lower left is best")
                 gr.HTML(join(heading, tag("p", _PLOT, class_="kv-muted")), js_on_load=None)
                 self._figure = gr.Plot(show_label=False, container=False, buttons=[], elem_id="pareto")
             self._answers = gr.HTML(elem_id="answers", js_on_load=None)

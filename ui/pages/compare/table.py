@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from engine.analysis.comparison import ComparedPassage, Comparison, Outcome
 from ui.components.differences import GAP, mark_differences
 from ui.components.tiers import TIERS
-from ui.figures.pareto import MIN_KL
-from ui.format import UNKNOWN, count, duration, percent, size
+from ui.format import MIN_KL, UNKNOWN, count, duration, nats, percent, size
 from ui.html import Markup, join, progress_line, tag
 
 _COLUMNS = {
@@ -110,9 +109,9 @@ def _row(outcome: Outcome, best: dict[str, float]) -> Markup:
         _cell(duration(outcome.ttft_ms), outcome.ttft_ms == best.get("ttft"), _timing_tooltip(outcome), bar),
         tag("td", "100\u00a0%" if is_reference else percent(outcome.relative_ttft)),
         _cell(
-            _nats(outcome.answer_kl),
+            nats(outcome.answer_kl),
             max(MIN_KL, outcome.answer_kl) == best.get("kl"),
-            f"First token only: {_nats(outcome.kl)}. {same_top1}",
+            f"First token only: {nats(outcome.kl)}. {same_top1}",
         ),
         tag("td", same_first_token, class_=None if outcome.top1 else "kv-no"),
         _cell(
@@ -150,11 +149,6 @@ def _best_values(outcomes: Sequence[Outcome]) -> dict[str, float]:
         "kl": min(max(MIN_KL, outcome.answer_kl) for outcome in outcomes),
         "reused": max(outcome.reused_bytes for outcome in outcomes),
     }
-
-
-def _nats(kl: float) -> str:
-    """Return a KL as '0.127', '0.0031' or '2e-05'; '0' if it is rounding error."""
-    return "0" if kl < MIN_KL else f"{kl:.3f}" if kl >= 0.1 else f"{kl:.2g}"
 
 
 def _protocol(comparison: Comparison) -> Markup:

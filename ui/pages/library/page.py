@@ -142,11 +142,15 @@ class Library:
             counting = any(each.bytes_by_tier is None for each in documents)
             return {
                 self.table: table.render_table(documents, view, self._preview(view, documents), not_ready),
-                self.summary: table.render_summary(documents),
+                self.summary: table.render_summary(documents, self._kv_token_bytes()),
                 self.poll: gr.Timer(active=counting),
             }
         except Exception as error:  # noqa: BLE001  the UI's boundary
             return {self.table: error_box(user_message(error)), self.poll: gr.Timer(active=False)}
+
+    def _kv_token_bytes(self) -> int:
+        """Return the bytes of KV per token of the main model; 0 if it is not loaded."""
+        return next((model.kv_token_bytes for model in self._backend.models.loaded() if model.role == "primary"), 0)
 
     def _preview(self, view: View, documents: list[DocumentUsage]) -> Markup | None:
         total = next((each.document.num_chunks for each in documents if each.document.id == view.open), None)

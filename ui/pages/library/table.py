@@ -13,7 +13,7 @@ from ui.html import Markup, button, join, tag
 
 PASSAGES_PER_PAGE = 20
 PAGE_SIZE = 50  # rows shown before "Show more"
-_CACHED = "Keys and values (KV) cached for its passages, in all tiers. Questions reuse them."
+_CACHED = "Keys and values (KV) of its passages, which questions reuse: the size in each tier of the cache."
 _PASSAGES = "Parts of the text that are retrieved and cached individually (chunks)"
 _EXPORT = "All documents and settings in one file; `python app.py --import FILE` adds them to another library"
 COLUMNS: dict[str, tuple[str, str, Callable[[DocumentUsage], Any]]] = {  # key -> heading, tooltip, value to sort by
@@ -21,7 +21,7 @@ COLUMNS: dict[str, tuple[str, str, Callable[[DocumentUsage], Any]]] = {  # key -
     "size": ("Size", "File size", lambda usage: usage.document.size_bytes),
     "pages": ("Pages", "Number of pages, if the format has pages", lambda usage: usage.document.num_pages or 0),
     "passages": ("Passages", _PASSAGES, lambda usage: usage.document.num_chunks),
-    "computed": ("Cached", _CACHED, lambda usage: usage.size_bytes),
+    "computed": ("Cached", _CACHED, lambda usage: usage.kv_bytes),
     "added": ("Added", "Date added", lambda usage: usage.document.added_at),
 }
 # Paths of icons.
@@ -60,16 +60,26 @@ def filter_and_sort(documents: Sequence[DocumentUsage], view: View) -> list[Docu
     return sorted(matches, key=COLUMNS[view.order][2], reverse=view.descending)
 
 
-def render_summary(documents: Sequence[DocumentUsage]) -> Markup:
-    """Return one line about all documents; empty without documents."""
+def render_summary(documents: Sequence[DocumentUsage], kv_token_bytes: int = 0) -> Markup:
+    """Return one line about all documents, and why their KV is large if its size per token is known.
+
+    Empty without documents.
+    """
     if not documents:
         return Markup("")
+    about_kv = None
+    if kv_token_bytes:
+        about_kv = (
+            f"Cached keys and values (KV) are much larger than the text: {size(kv_token_bytes)} for each token, which "
+            "is about four letters. Memory and disk can each have a copy."
+        )
     passages = sum(each.document.num_chunks for each in documents)
     text = f"{count(len(documents), 'document')}, {count(passages, 'passage')}."
     if outdated := sum(each.needs_rechunk for each in documents):
         text += f" {count(outdated, 'document')} chunked with other settings."
     export = tag("a", "Export", href="library.zip", download="kvscope-library.zip", title=_EXPORT)
-    return tag("p", text, " ", export, class_="kv-muted")
+    summary = tag("p", text, " ", export, class_="kv-muted")
+    return join(summary, tag("p", about_kv, class_="kv-muted") if about_kv else None)
 
 
 def render_table(
@@ -207,22 +217,24 @@ def _name(usage: DocumentUsage, view: View, is_open: bool) -> Markup:
 
 
 def _cached(usage: DocumentUsage) -> Markup:
-    """Return the size of a document's cached KV, with the size by tier as tooltip."""
+    """Return the size of a document's cached KV, one line per tier."""
     if usage.bytes_by_tier is None:
         return tag("span", "counting…", class_="kv-without", title=_CACHED)
     by_tier = [
-        f"{size(usage.bytes_by_tier[tier])} {label.location}"
+        tag("div", f"{size(usage.bytes_by_tier[tier])} ", tag("small", label.location))
         for tier, label in TIERS.items()
         if usage.bytes_by_tier.get(tier)
     ]
     if not by_tier:
         return tag("span", "nothing", class_="kv-without", title="The first question computes what it needs.")
-    return tag("span", size(usage.size_bytes), tag("small", " cached"), title=f"{', '.join(by_tier)}. {_CACHED}")
+    return tag("div", *by_tier, title=_CACHED)
 
 
 def _confirm_delete(what: object, documents: Sequence[DocumentUsage], view: View) -> Markup:
     passages = count(sum(each.document.num_chunks for each in documents), "passage")
-    effect = f"This frees {size(view.freed_bytes)} of cached keys and values and removes {passages}."
+    effect = (
+        f"This removes {passages} and frees {size(view.freed_bytes)} of cached keys and values in memory and on disk."
+    )
     delete = button("confirm", "", "Delete", class_="kv-danger", data_focus=True)
     return join(tag("p", "Delete ", what, "? ", effect), tag("div", delete, button("keep", "", "Cancel")))
 

@@ -14,18 +14,18 @@ from backend.interface.models import (
 )
 from engine.fidelity import DEFAULT_TARGET, TARGETS, FidelityCurve
 from ui.components.tiers import TIERS
-from ui.format import GIB, count, duration, parameters, percent, size, token_rate
+from ui.format import count, duration, nats, parameters, percent, size, token_rate
 from ui.html import Markup, error_box, fact, join, tag
 
 if TYPE_CHECKING:  # torch-free at run time
     from engine.model.spec import SelfTestResult
 
 _ROLES = {
-    "primary": ("Generator", "Main model: reads the passages and writes the answer."),
-    "auxiliary": ("Auxiliary", "Small model on the CPU: its attention selects the tokens to recompute."),
+    "primary": ("Answer model", "The main model: reads the passages and writes the answer."),
+    "auxiliary": ("Auxiliary model", "Small model on the CPU: its attention selects the tokens to recompute."),
     "token_selector": ("Token selector", "Trained head that selects the tokens to recompute, for 'CacheClip trained'."),
     "span_scorer": ("Span scorer", "Trained head that finds answer spans in the passages; decoding favours them."),
-    "embedder": ("Embedder", "Turns passages and questions into vectors for retrieval."),
+    "embedder": ("Search model", "Embedding model: turns passages and questions into vectors, to find the passages."),
     "reranker": ("Reranker", "Cross-encoder that reorders the retrieved passages."),
 }
 _SELF_TEST = (
@@ -33,14 +33,14 @@ _SELF_TEST = (
     "recomputed tokens. A model that differs by more than rounding is rejected."
 )
 _ATTENTION = (
-    "Attention on the CPU: KVScope's kernel, compiled at the first start, where it is right and faster than torch's on "
-    "this processor."
+    "Attention on the CPU: KVScope's kernel, compiled at the first start, if it passes its self-test and is faster "
+    "than torch's on this processor."
 )
 _DECODING = (
-    "What decodes on the CPU: KVScope's kernel where it is right and faster than torch on this processor. With 8-bit "
-    "weights it reads half as much memory for each token; --decode-weights bf16 keeps the model's own."
+    "Decoding on the CPU: KVScope's kernel, if it passes its self-test and is faster than torch on this processor. "
+    "With 8-bit weights it reads half as much memory for each token; --decode-weights bf16 keeps the model's precision."
 )
-_SPEED = "Decode speed: tokens per second while it writes an answer, measured at load after a short text."
+_SPEED = "Decode speed: tokens per second while it writes an answer, measured at load with a short text."
 _KV = "Keys and values (KV): what the model stores for each token it has read."
 _TYPICAL_KV = f"{_KV} For 8 passages, a question and its answer."
 _DTYPES = {"bf16": "16-bit numbers (bf16)", "fp32": "32-bit numbers (fp32)"}
@@ -112,7 +112,7 @@ def render_usage(tiers: Sequence[TierUsage]) -> Markup:
     rows = []
     for tier in tiers:
         ratio = min(1.0, tier.size_bytes / tier.budget_bytes) if tier.budget_bytes else 0.0
-        usage = f"{tier.size_bytes / GIB:.2f} of {tier.budget_bytes / GIB:.2f}\u00a0GiB"
+        usage = f"{size(tier.size_bytes)} of {size(tier.budget_bytes)}"
         rows.append(_bar_row(TIERS[tier.tier].name, ratio, usage, f"{percent(ratio)} of this budget is used"))
     return tag("ul", *rows, class_="kv-parts", aria_label="Cache usage") if rows else Markup("")
 
@@ -147,7 +147,7 @@ def render_fidelity(status: FidelityStatus) -> Markup:
         parts.append(tag("p", _recommendation(curve)))
         heads = ("Recomputed", "KL, nats", "Same token", "Time to first token", "Speedup")
         rows = [
-            (percent(each.ratio), f"{each.kl:.3f}", percent(each.top1), duration(each.ttft_ms), f"{each.speedup:.1f}x")
+            (percent(each.ratio), nats(each.kl), percent(each.top1), duration(each.ttft_ms), f"{each.speedup:.1f}x")
             for each in curve.points
         ]
         rows.append(("Full prefill", "0", percent(1), duration(curve.full_ttft_ms), "1x"))

@@ -19,7 +19,7 @@ _DESCRIPTION = (
     "Qwen2, Qwen3 and Mistral architectures are supported. The cache of each model stays on disk and is reused when "
     "you load the model again."
 )
-_PRESETS = "One click loads a model and downloads it first if necessary. If that fails, the present one stays in use."
+_PRESETS = "One click loads a model and downloads it first if necessary. If that fails, the current one stays in use."
 _ADAPTERS = ("lora_adapter", "span_scorer", "token_selector")
 _CONNECT_PRESETS = "kvscopeDocuments.connectList(element, trigger);"
 _SHOW_ESTIMATE = """watch("value", () => element.querySelector("p")?.scrollIntoView({ block: "nearest" }));"""
@@ -56,7 +56,7 @@ class ModelsSection:
             self.presets = gr.HTML(presets, elem_id="models-presets", js_on_load=_CONNECT_PRESETS)
             gr.HTML(tag("h4", "Other models"), js_on_load=None)
             with gr.Row(elem_classes="kv-fields"):
-                add(gr.Dropdown, "model", "Writes the answer.", names, label="Main model", **custom)
+                add(gr.Dropdown, "model", "The main model: writes the answer.", names, label="Answer model", **custom)
                 add(gr.Dropdown, "auxiliary_model", _AUXILIARY, names, label="Auxiliary model", **custom)
             with gr.Row(elem_classes="kv-fields"):
                 add(gr.Dropdown, "dtype", "16-bit numbers take half the memory.", dtypes, label="Compute precision")
