@@ -7,10 +7,23 @@
 
   const STOP_BUTTONS = ["#stop", "#inspect-stop", "#inspect-answer-stop", "#compare-stop"];
 
+  // Before the page is left or reloaded, Gradio aborts its event stream and then reports "Connection errored out" for
+  // every event that waits for a result. The browser ends the stream by itself, so this abort is not passed on.
+  let isLeaving = false;
+  window.addEventListener("beforeunload", () => (isLeaving = true));
+  window.addEventListener("pageshow", () => (isLeaving = false));
+  const unlessLeaving = (signal) => {
+    const own = new AbortController();
+    // Gradio's listener runs before the one above, hence the timeout.
+    signal.addEventListener("abort", () => setTimeout(() => isLeaving || own.abort()));
+    return own.signal;
+  };
+
   // When the login session has ended, the login page replaces this one.
   const send = window.fetch;
-  window.fetch = async (...request) => {
-    const response = await send(...request);
+  window.fetch = async (resource, options) => {
+    const isStream = resource instanceof Request && !options;
+    const response = await send(resource, isStream ? { signal: unlessLeaving(resource.signal) } : options);
     if (response.status === 401) window.location.reload();
     return response;
   };

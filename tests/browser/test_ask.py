@@ -194,6 +194,19 @@ def test_escape_and_closing_the_tab_stop_the_computation_and_the_question_stays(
     assert backend.cancelled == [True, True]
 
 
+def test_a_reload_while_an_answer_is_written_cancels_it_and_logs_no_error(visit, backend):
+    backend.pause_after_words = 3
+    tab = visit()
+    tab.ask("How long?")
+    expect(tab.page.locator("#reply .kv-text")).to_be_visible()
+    tab.page.reload()
+    expect(tab.page.locator("#tagline")).to_be_visible()
+    deadline = time.monotonic() + PATIENCE_MS / 1e3
+    while not backend.cancelled and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert backend.cancelled == [True] and tab.errors == []
+
+
 def test_escape_closes_an_open_panel_before_it_stops_an_answer(visit, backend):
     backend.answer = "Yes [1]."
     tab = visit()
