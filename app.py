@@ -23,6 +23,7 @@ os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")  # 1024 take 0.3 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime, of text recognition
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
+from backend.runtime.free_memory import release_heap
 from backend.runtime.settings import Settings, overrides, read_settings
 from server.access import read_access
 from server.starting_page import StartingPage
@@ -38,6 +39,7 @@ SAMPLE_QUESTIONS = {
 }
 POLL_S = 0.2  # between two looks for a signal
 CLEAN_S = 600.0  # from one deletion of old temporary files to the next
+RELEASE_S = 60.0  # from one release of free memory to the next
 log = logging.getLogger("kvscope")
 
 
@@ -110,11 +112,14 @@ def _serve(settings: Settings, temporary: Path) -> int:
             return _report_port(settings, error)
         backend.start()  # after launch: loading would slow down the server's start beyond Gradio's timeout
         log.info("Open %s in a browser; press Ctrl+C to quit", page.local_url)
-        next_cleaning = 0.0
+        next_cleaning = next_release = 0.0
         while not signals:
             if time.monotonic() > next_cleaning:
                 delete_old(temporary)
                 next_cleaning = time.monotonic() + CLEAN_S
+            if time.monotonic() > next_release:
+                release_heap()
+                next_release = time.monotonic() + RELEASE_S
             time.sleep(POLL_S)
         log.info("Closing")
     finally:

@@ -21,7 +21,6 @@ from engine.analysis.comparison import CompareRequest, Comparison
 from engine.analysis.comparison_runner import compare
 from engine.analysis.inspection import InspectionStep
 from engine.analysis.inspection_runner import inspect
-from engine.builder import trim_heap
 from engine.engine import Engine
 from engine.method import MethodInfo
 from engine.request import Answer, ContextBudget, Request
@@ -83,7 +82,6 @@ class LocalBackend:
     def clear(self) -> None:
         with self.loader.borrow() as runtime:
             runtime.tiers.tree.clear()
-            trim_heap()
 
     def budget(self, request: Request) -> ContextBudget:
         with self.loader.borrow() as runtime:

@@ -46,3 +46,22 @@ def mean_fields(name: str, values: Sequence[float]) -> dict[str, float]:
 def medians(samples: Sequence[dict[str, float]]) -> dict[str, float]:
     """Return a row's fields for samples with the same keys: the median of each value, and their number `n`."""
     return {name: statistics.median(sample[name] for sample in samples) for name in samples[0]} | {"n": len(samples)}
+
+
+def slope_interval(times: Sequence[float], values: Sequence[float]) -> tuple[float, float, float]:
+    """Return the least-squares slope of autocorrelated values, and the ends of its 95 % interval.
+
+    Residuals are resampled in blocks of a third of the values, which keeps their autocorrelation, and are scaled for
+    the two degrees of freedom of the fit. Where they are correlated over several values, the interval is too narrow: it
+    holds the slope in 89 % of series of 126 values whose correlation is 0.8 from one to the next.
+    """
+    t = np.asarray(times, dtype=float) - np.mean(times)
+    y = np.asarray(values, dtype=float) - np.mean(values)
+    slope = t @ y / (t @ t)
+    residuals = y - slope * t
+    size = -(-len(t) // 3)
+    starts = np.random.default_rng(0).integers(0, len(t) - size + 1, size=(RESAMPLES, 3, 1))
+    resampled = residuals[(starts + np.arange(size)).reshape(RESAMPLES, -1)[:, : len(t)]]
+    errors = np.sqrt(3) * (resampled @ t) / (t @ t)  # 3 blocks of which the fit has taken 2
+    low, high = np.percentile(errors, [2.5, 97.5])
+    return float(slope), float(slope - high), float(slope - low)

@@ -22,6 +22,7 @@ from bench.measures import (
     ttft,
     uploads,
 )
+from bench.soak import run as soak
 
 MEASURES = {
     "quality": quality,
@@ -33,6 +34,7 @@ MEASURES = {
     "fuzz": fuzz,
     "faults": faults,
     "corruption": corruption,
+    "soak": soak,
     "startup": startup,
     "ruler": ruler,
     "ttft": ttft,

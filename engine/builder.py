@@ -1,12 +1,10 @@
 """Build an engine from a configuration: load the models, open the caches."""
 
-import ctypes
 import gc
 import platform
 import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -163,17 +161,10 @@ def fetch_models(config: ModelConfig, report: ProgressCallback = lambda message,
 
 
 def release_memory() -> None:
-    """Free the memory of models that are no longer referenced, and return free memory to the system."""
+    """Free the memory of models that are no longer referenced."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-    trim_heap()
-
-
-def trim_heap() -> None:
-    """Return free memory to the system; glibc's allocator keeps what is between blocks in use. Takes up to 0.1 s."""
-    with suppress(AttributeError, OSError, TypeError):  # another C library
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def load_grounding(config: ModelConfig, dtype: torch.dtype) -> GroundingModel | None:

@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 from contextlib import closing
-from threading import Event
+from threading import Event, Timer
 
 import pytest
 
@@ -15,6 +15,9 @@ from backend.runtime.settings import Settings
 from engine.errors import LoadingFailed
 from engine.request import Request
 from store.lock import FolderLock
+from tests.support.ports import free_port
+from tests.support.victim import ROOT
+from tests.test_temporary_files import APP
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +46,23 @@ def test_starting_imports_nothing_that_takes_seconds():
     code = "import sys, app; print(*{'torch', 'gradio', 'chromadb', 'transformers'} & set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert found.stdout.split() == []
+
+
+def test_the_cache_of_primitives_is_limited_before_torch_reads_its_size():
+    code = "import os, sys, app; print('torch' in sys.modules, os.environ['ONEDNN_PRIMITIVE_CACHE_CAPACITY'])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert found.stdout.split() == ["False", "64"]
+
+
+def test_the_running_app_returns_free_memory(tmp_path):
+    program = f"import app\napp.release_heap = lambda: print('released', flush=True)\n{APP}"
+    command = [sys.executable, "-c", program, "--data", str(tmp_path), "--port", str(free_port())]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        limit = Timer(120, process.kill)
+        limit.start()
+        assert any(line == "released\n" for line in process.stdout)
+        process.kill()
+        limit.cancel()
 
 
 def test_a_second_start_on_the_same_data_folder_names_the_first_process(tmp_path, monkeypatch, caplog):

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 from backend.interface.backend import Status
 from backend.runtime.settings import Settings, save_preferences
 from backend.runtime.tasks import TaskRegistry
-from engine.builder import ModelConfig, Models, build_engine, fetch_models, load_models, release_memory, trim_heap
+from engine.builder import ModelConfig, Models, build_engine, fetch_models, load_models, release_memory
 from engine.cache.admin import CacheAdmin, EvictionResult
 from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.cache.hit_stats import CacheStats
@@ -189,7 +189,6 @@ class RuntimeLoader:
         is_first = self.runtime is None
         try:
             message = load()
-            trim_heap()
             self.on_open()
             if is_first:
                 self.on_ready(message)

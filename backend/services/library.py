@@ -17,7 +17,6 @@ from backend.runtime.ingest_queue import IngestQueue, TimeLimit
 from backend.runtime.loader import Runtime, RuntimeLoader
 from backend.runtime.tasks import MAX_WAIT_S, TaskRegistry
 from backend.services.cache import ChunkOwners, DocumentKeys
-from engine.builder import trim_heap
 from engine.cache.admin import chunk_bytes
 from engine.errors import Cancelled, LoadingFailed, ModelNotReady
 from store.errors import KVScopeError
@@ -150,7 +149,6 @@ class LocalLibraryService:
                 steps = partial(start, runtime, i)
                 for states[i] in self._index_document(runtime, state.name, steps, cancel, failure_note):
                     yield list(states)
-            trim_heap()
 
     def _index_document(
         self, runtime: Runtime, name: str, start: Callable[[], Iterator[Progress]], cancel: Event, failure_note: str

@@ -16,6 +16,7 @@ from engine.request import Answer, Source, TextSpan
 from engine.text import CITATION_MARK
 
 UNSUPPORTED_FACTOR = 0.3  # of the confidence if no passage contains a number or name of the answer; not fitted
+REPETITION = "The answer started to repeat itself, so generation was stopped."
 STOP_STRINGS = ("\nQuestion:", "\nPassages:")  # a small model tends to continue with a prompt of its own
 
 
@@ -103,7 +104,7 @@ def stream_answer(
             if num_decoded > 0:
                 answer.tokens_per_second = num_decoded / (time.perf_counter() - start)
             if generated.is_repeating:
-                answer.notes += ("The answer started to repeat itself, so generation was stopped.",)
+                answer.notes += (REPETITION,)
                 break
             answer.text = stable.update(generated.text)
             answer.sources = _with_citations(answer.sources, stable.cited_ranks)

@@ -37,7 +37,7 @@ def serving(access: Access, audit: AuditLog = NO_LOG) -> Iterator[Server]:
     backend = FakeBackend()
     limited = audited(limit_questions(backend, access.limits), audit)
     page = App(limited, login=access.credentials is not None).blocks
-    options = {**launch_options(), "app_kwargs": app_kwargs(limited, "127.0.0.1", access, audit=audit)}
+    options = launch_options(app_kwargs(limited, "127.0.0.1", access, audit=audit))
     _, url, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **options)
     yield Server(backend, page, url)
     page.close()

@@ -1,0 +1,1 @@
+"""Many sessions use the application at a time (`python -m bench soak`)."""
