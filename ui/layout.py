@@ -96,8 +96,8 @@ class App:
 
     def close_session(self, request: gr.Request) -> None:
         """Cancel everything a session has running, because its tab was closed."""
-        for page in (self.ask, self.inspect, self.compare, self.settings):
-            page.tasks.discard(session_of(request))
+        for runner in (self.ask, self.ask.demonstration, self.inspect, self.compare, self.settings):
+            runner.tasks.discard(session_of(request))
         self.documents.uploads.cancel(request)
         self.library.uploads.cancel(request)
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
@@ -90,6 +91,26 @@ def test_citations_of_known_passages_name_them():
 
 
 # ---- the table
+
+
+def comparison_with(times, tokens=4000):
+    """Return a finished comparison whose methods took these times."""
+    ended = last(FakeComparison(0))
+    outcomes = tuple(replace(outcome, ttfts_ms=times) for outcome in ended.outcomes)
+    return replace(ended, outcomes=outcomes, context_tokens=tokens)
+
+
+def test_repeated_times_are_shown_with_their_range_and_uneven_ones_with_a_warning():
+    even, uneven, once = (comparison_with(times) for times in ((900.0, 1000.0), (900.0, 1000.0, 1400.0), (900.0,)))
+    assert "900 ms to 1.00 s" in table.render_table(even).replace("\u00a0", " ")
+    assert " to " not in table.render_table(once).partition("<tbody")[2].partition("</tbody")[0]
+    assert "busy" in table.render_progress(uneven) and "50\u00a0%" in table.render_progress(uneven)
+    assert "busy" not in table.render_progress(even) + table.render_progress(once)
+
+
+def test_a_short_prompt_is_named_as_the_reason_for_a_small_gain():
+    assert "little to save" in table.render_progress(comparison_with((900.0,), tokens=700))
+    assert "little to save" not in table.render_progress(comparison_with((900.0,)))
 
 
 def test_the_best_of_each_column_is_emphasised_once_and_full_prefill_never():

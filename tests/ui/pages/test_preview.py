@@ -14,6 +14,7 @@ from tests.support.fake_backend.backend import METHODS
 from tests.ui.conftest import ME
 from ui.components.method_options import extra_params
 from ui.pages.ask.chat import Chat
+from ui.pages.ask.results import render_timing
 
 DOCUMENT = "d" * 64  # of every source of the fake backend
 OTHER_TAB = SimpleNamespace(session_hash="you")
@@ -213,3 +214,29 @@ def test_ask_again_is_retry(app):
 
 def test_results_refer_to_components(page):
     assert all(isinstance(each, gr.blocks.Block) for each in page.results)
+
+
+def reply_of(page, **chosen):
+    *_, ended = answers(page, **chosen)
+    return ended[page.results.reply].replace("\u00a0", " ")
+
+
+def test_under_an_answer_is_full_prefills_time_estimated_or_measured_if_the_chat_has_it(page):
+    estimated = answer_to(page, ratio=20).preview(1.0).ttft_ms
+    shown = reply_of(page, ratio=20)
+    assert f"full prefill: {estimated / 1000:.2f} s (estimated for this machine)" in shown
+    assert "too little" not in shown and "is short" not in shown
+    assert "full prefill" not in reply_of(page, method="full").partition("kv-turn-metrics")[2]
+
+
+def test_a_gain_too_small_to_matter_is_explained(page):
+    answer = answer_to(page, ratio=20)
+    assert "The prompt is short" in render_timing(answer, 1.4 * answer.trace.ttft_ms)
+    assert "The prompt is short" not in render_timing(answer, 1.6 * answer.trace.ttft_ms)
+    assert "measured in this chat" in render_timing(answer, 1.6 * answer.trace.ttft_ms)
+
+
+def test_an_answer_of_quotes_is_not_compared_it_waited_for_no_prefill(page):
+    answer = answer_to(page, ratio=20)
+    answer.trace.stages = [stage for stage in answer.trace.stages if stage.name != "recompute"]
+    assert render_timing(answer, 9000.0) is None

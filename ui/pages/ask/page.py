@@ -19,6 +19,7 @@ from ui.events import INSTANT, RUN_MODEL, SessionTasks, Update, coalesce, sessio
 from ui.html import Markup, error_box, fact, join, tag
 from ui.pages.ask.chat import Chat, Turn
 from ui.pages.ask.composer import Composer
+from ui.pages.ask.demonstration import DemonstrationPanel
 from ui.pages.ask.history import ChatHistory, render_chat_bar
 from ui.pages.ask.passages import build_drawer, render_passages
 from ui.pages.ask.results import NO_METRICS, Results, render_error, render_preview, render_turns, render_waiting
@@ -70,6 +71,7 @@ class Ask:
                 passages = gr.HTML(elem_id="passages", js_on_load="kvscopeAsk.showQuotes(element);")
                 self.composer = Composer(self._backend)
                 with gr.Column(elem_id="welcome") as welcome:
+                    self.demonstration = DemonstrationPanel(self._backend, tuple(self._samples.values()))
                     self._sample_questions = SampleQuestions(self._backend, self._samples)
                     gr.HTML(_WELCOME, elem_id="welcome-legend", js_on_load=None)
             with gr.Column(elem_id="scope", min_width=0):

@@ -39,6 +39,7 @@ _PREVIEW = (
 )
 _MAX_CONTEXT_CHARS = 600  # text before a citation that is sent with a click, to find the quoted sentence
 _MAX_HISTORY_ROWS = 10
+_MIN_GAIN = 1.5  # full prefill's TTFT relative to an answer's; below it, the line says why
 _HISTORY_COLUMNS = {
     "Question": None,
     "Target": "Nominal recompute ratio; a dash if the method has none",
@@ -104,7 +105,8 @@ class Results(NamedTuple):
         trace = folder / "kvscope-trace.json"
         trace.write_text(json.dumps(answer.as_dict(), indent=2, ensure_ascii=False), encoding="utf-8")
         stages = list(answer.trace.stages)
-        figure = waterfall_figure(stages, answer.trace.ttft_ms, chat.full_ttft_ms(chat.turns[-1]))
+        full_ms = chat.full_ttft_ms(chat.turns[-1])
+        figure = waterfall_figure(stages, answer.trace.ttft_ms, full_ms)
         previews = [(ratio, answer.preview(ratio)) for ratio in (*RATIOS, 1.0)] if answer.preview else []
         same = [
             Run(turn.summary, turn.ttft_ms, turn.expected_kl)
@@ -114,6 +116,7 @@ class Results(NamedTuple):
         runs = runs_figure(same, previews)
         return {
             **self.update(answer, method, milestone=True),
+            self.reply: render_answer(answer, render_timing(answer, full_ms)),
             self.answer: replace(answer, trace=answer.trace.snapshot()),
             self.figure: gr.Plot(figure, visible=bool(stages)),
             self.runs: gr.Plot(runs, visible=runs is not None),
@@ -142,7 +145,24 @@ def render_preview(preview: RatioPreview | None, ratio: float, answer: Answer, m
     return tag("p", tag("span", text, title=_PREVIEW if preview else None), again, role="status")
 
 
-def render_answer(answer: Answer) -> Markup:
+def render_timing(answer: Answer, full_ms: float | None) -> Markup | None:
+    """Return the TTFT next to full prefill's: measured in this chat (`full_ms`), or estimated; None if unknown."""
+    ttft_ms = answer.trace.ttft_ms
+    if ttft_ms is None or answer.draft or not answer.trace.waited_for("recompute"):
+        return None
+    source = "measured in this chat"
+    if full_ms is None:
+        preview = answer.preview(1.0) if answer.preview else None
+        full_ms, source = preview.ttft_ms if preview else None, "estimated for this machine"
+    if full_ms is None:
+        return None
+    text = f"First token after {duration(ttft_ms)}; full prefill: {duration(full_ms)} ({source})."
+    if full_ms < _MIN_GAIN * ttft_ms:
+        text += " The prompt is short, so there is little to save."
+    return tag("p", text, class_="kv-turn-metrics")
+
+
+def render_answer(answer: Answer, timing: Markup | None = None) -> Markup:
     """Return the question and the answer so far."""
     has_ended = answer.state in ("done", "stopped")
     is_empty = answer.state == "done" and not answer.text
@@ -160,6 +180,7 @@ def render_answer(answer: Answer) -> Markup:
         text,
         render_verification(answer) if has_ended else None,
         render_evidence(answer) if has_ended else None,
+        timing,
         notes if answer.notes else None,
         tag("div", *buttons, class_="kv-acts") if has_ended else None,
         aria_busy="false" if has_ended else "true",

@@ -162,7 +162,7 @@ class Compare:
                 passages = passages_slider("compare-passages")
                 repeats = gr.Radio(
                     list(_REPEATS),
-                    value="Once",
+                    value="3 times",
                     label="Time each method",
                     info="Methods take turns; the median is shown.",
                     elem_id="compare-repeats",

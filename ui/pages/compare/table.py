@@ -21,6 +21,8 @@ _COLUMNS = {
     "KV reused": "Size of the passages' KV that was used without recomputing it",
 }
 _CITATION = re.compile(r"((?:^|(?<= ))\[\d{1,3}\])")  # as the engine writes them; a run of words may start with one
+_MAX_SPREAD = 0.3  # of a method's times, relative to their median; above it, the machine may be busy
+_SHORT_TOKENS = 2000  # of the passages; below, full prefill is fast, too
 _STATES = {
     "searching": "Searching, once for all methods",
     "warming": "Warming up: loading the passages' KV into memory",
@@ -84,14 +86,33 @@ def _summary(comparison: Comparison) -> Markup:
     stopped = "Stopped early · " if comparison.state == "stopped" else ""
     answers = count(len(comparison.outcomes), "answer")
     context = f"{count(len(comparison.passages), 'passage')}, {count(comparison.context_tokens, 'token')}"
-    notes = tag("ul", *(tag("li", note) for note in comparison.notes), class_="kv-notes", aria_label="Notes")
+    notes = (*comparison.notes, *_remarks(comparison))
     return tag(
         "div",
         tag("h2", comparison.request.question, class_="kv-question", dir="auto"),
         tag("p", f"{stopped}{answers} from {context}", class_="kv-muted"),
-        notes if comparison.notes else None,
+        tag("ul", *(tag("li", note) for note in notes), class_="kv-notes", aria_label="Notes") if notes else None,
         class_="kv-compare-ended",
     )
+
+
+def _remarks(comparison: Comparison) -> list[str]:
+    """Return what limits the comparison: times that differ from run to run, and a prompt with little to save."""
+    remarks = []
+    uneven = max(comparison.outcomes, key=_spread, default=None)
+    if uneven and _spread(uneven) > _MAX_SPREAD:
+        remarks.append(
+            f"The times of {uneven.label} differ by {percent(_spread(uneven))}: the machine may be busy with something "
+            "else. Run it again when it is not."
+        )
+    if 0 < comparison.context_tokens < _SHORT_TOKENS:
+        tokens = count(comparison.context_tokens, "token")
+        remarks.append(f"The passages have only {tokens}, so there is little to save. Choose more passages.")
+    return remarks
+
+
+def _spread(outcome: Outcome) -> float:
+    return (max(outcome.ttfts_ms) - min(outcome.ttfts_ms)) / outcome.ttft_ms
 
 
 def _row(outcome: Outcome, best: dict[str, float]) -> Markup:
@@ -106,7 +127,13 @@ def _row(outcome: Outcome, best: dict[str, float]) -> Markup:
         tag("th", outcome.label, tag("small", "reference") if is_reference else None, scope="row"),
         tag("td", percent(outcome.ratio)),
         tag("td", percent(outcome.actual_ratio, 1)),
-        _cell(duration(outcome.ttft_ms), outcome.ttft_ms == best.get("ttft"), _timing_tooltip(outcome), bar),
+        _cell(
+            duration(outcome.ttft_ms),
+            outcome.ttft_ms == best.get("ttft"),
+            _timing_tooltip(outcome),
+            _range(outcome),
+            bar,
+        ),
         tag("td", "100\u00a0%" if is_reference else percent(outcome.relative_ttft)),
         _cell(
             nats(outcome.answer_kl),
@@ -123,6 +150,12 @@ def _row(outcome: Outcome, best: dict[str, float]) -> Markup:
     )
 
 
+def _range(outcome: Outcome) -> Markup | None:
+    """Return the shortest and the longest time, if it was measured more than once."""
+    shortest, longest = duration(min(outcome.ttfts_ms)), duration(max(outcome.ttfts_ms))
+    return tag("small", f"{shortest} to {longest}") if len(outcome.ttfts_ms) > 1 else None
+
+
 def _timing_tooltip(outcome: Outcome) -> str:
     """Return measurements, the time of each stage (stages may overlap), and the ideal time."""
     stages: dict[str, float] = {}
@@ -135,9 +168,9 @@ def _timing_tooltip(outcome: Outcome) -> str:
     return f"{timed} ({spent}){ideal}"
 
 
-def _cell(value: str, is_best: bool, tooltip: str, bar: Markup | None = None) -> Markup:
+def _cell(value: str, is_best: bool, tooltip: str, *details: Markup | None) -> Markup:
     content = tag("strong", value, tag("span", " (best)", class_="kv-visually-hidden")) if is_best else value
-    return tag("td", content, bar, title=tooltip, class_="kv-best" if is_best else None)
+    return tag("td", content, *details, title=tooltip, class_="kv-best" if is_best else None)
 
 
 def _best_values(outcomes: Sequence[Outcome]) -> dict[str, float]:

@@ -1,0 +1,58 @@
+// The first screen: replays the recorded run with its own times, and runs the clock of a live one.
+window.kvscopeDemo = (() => {
+  "use strict";
+  const seconds = (ms) => `${(ms / 1000).toFixed(2)}\u00a0s`;
+  let playing = 0; // the number of the latest replay; an earlier one ends when it changes
+
+  // Every lane starts at zero at the same time; its bar grows to its length and its answer appears at its TTFT.
+  const play = (demo) => {
+    const run = ++playing;
+    const lanes = [...demo.querySelectorAll(".kv-demo-lane")].map((lane) => {
+      const [bar, clock] = [lane.querySelector("i"), lane.querySelector(".kv-clock")];
+      return { lane, bar, clock, width: bar.style.width, text: clock.textContent, ttft: Number(lane.dataset.ttft) };
+    });
+    const longest = Math.max(...lanes.map((each) => each.ttft));
+    demo.classList.add("kv-playing");
+    for (const each of lanes) each.lane.classList.add("kv-demo-lane-running");
+    const start = performance.now();
+    const step = () => {
+      if (run !== playing || !demo.isConnected) return;
+      const now = performance.now() - start;
+      for (const each of lanes) {
+        const isDone = now >= each.ttft;
+        each.bar.style.width = isDone ? each.width : `${(100 * now) / longest}%`;
+        each.clock.textContent = isDone ? each.text : seconds(now);
+        each.lane.classList.toggle("kv-demo-lane-running", !isDone);
+      }
+      if (now < longest) requestAnimationFrame(step);
+      else demo.classList.remove("kv-playing");
+    };
+    requestAnimationFrame(step);
+  };
+
+  // The clock of the lane that runs now.
+  const tick = (lane) => {
+    const [clock, start] = [lane.querySelector(".kv-clock"), performance.now()];
+    const step = () => {
+      if (!lane.isConnected) return;
+      clock.textContent = seconds(performance.now() - start);
+      setTimeout(step, 100);
+    };
+    step();
+  };
+
+  return {
+    connect: (element) => {
+      element.addEventListener("click", (event) => {
+        if (event.target.closest("[data-play]")) play(element.querySelector(".kv-demo"));
+        if (event.target.closest("[data-add]")) document.querySelector("#upload input[type=file]")?.click();
+      });
+      new MutationObserver(() => {
+        const lane = element.querySelector(".kv-demo-lane[data-running]:not([data-ticking])");
+        if (!lane) return;
+        lane.dataset.ticking = "";
+        tick(lane);
+      }).observe(element, { childList: true, subtree: true });
+    },
+  };
+})();
