@@ -54,6 +54,7 @@ def test_the_cache_of_primitives_is_limited_before_torch_reads_its_size():
     assert found.stdout.split() == ["False", "64"]
 
 
+@pytest.mark.slow
 def test_the_running_app_returns_free_memory(tmp_path):
     program = f"import app\napp.release_heap = lambda: print('released', flush=True)\n{APP}"
     command = [sys.executable, "-c", program, "--data", str(tmp_path), "--port", str(free_port())]

@@ -42,6 +42,7 @@ def test_a_paragraph_fills_a_chunk_almost():
     assert CHUNK_TOKENS - 20 <= tokens <= CHUNK_TOKENS - 4
 
 
+@pytest.mark.slow
 @pytest.mark.embedded
 def test_ttft_writes_the_rows_that_other_programs_read(models, tmp_path, monkeypatch):
     target = tmp_path / "rows.json"

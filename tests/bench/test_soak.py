@@ -158,7 +158,7 @@ class FindingsUntil(Findings):
             self._ended.set()
 
 
-@pytest.mark.parametrize("is_alone", [True, False])
+@pytest.mark.parametrize("is_alone", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_session_asks_stops_and_replaces_its_document_and_finds_what_is_mixed(
     server, backend, tmp_path, monkeypatch, is_alone
 ):

@@ -84,7 +84,9 @@ def test_upload_ask_move_the_slider_and_stop(app, visit, tmp_path):
 
     document = tmp_path / "keys.md"
     document.write_text(DOCUMENT)
-    tab.page.set_input_files("#upload input[type=file]", [document, ASSETS / "samples" / "faq.txt"])
+    second = tmp_path / "faq.txt"  # a part of the sample: each passage takes seconds
+    second.write_text((ASSETS / "samples" / "faq.txt").read_text()[:2500])
+    tab.page.set_input_files("#upload input[type=file]", [document, second])
     for name in ("keys.md", "faq.txt"):
         expect(tab.page.locator("#document-list")).to_contain_text(name, timeout=LONG_MS)
 
@@ -127,6 +129,7 @@ def test_cite_inspect_compare_evict_and_delete(app, visit):
 
     tab.go("Compare")
     tab.page.fill("#compare-question textarea", QUESTION)
+    tab.page.get_by_label("Once").check()
     tab.page.click("#compare-run")
     expect(tab.page.locator("#compare-downloads")).to_be_visible(timeout=LONG_MS)
     expect(tab.page.locator("#comparison tbody tr").first).to_contain_text("Full prefill")
