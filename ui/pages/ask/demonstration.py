@@ -107,14 +107,14 @@ def render(shown: Demonstration, progress: Markup | None = None) -> Markup:
     badge = tag("p", "Same words in both answers", class_="kv-badge") if shown.is_finished and shown.is_same else None
     return tag(
         "section",
-        tag("h2", headline(shown)),
+        tag("div", tag("h2", headline(shown)), play if shown.is_finished else None, class_="kv-demo-head"),
         tag("p", about, class_="kv-muted"),
         tag("p", shown.question, class_="kv-demo-question"),
         tag("div", *(_render_lane(*each, longest, shown) for each in titled), class_="kv-demo-lanes"),
         badge,
         _render_passage(shown) if shown.marked else None,
         progress,
-        tag("p", shown.source, play if shown.is_finished else None, class_="kv-demo-source"),
+        tag("p", shown.source, class_="kv-demo-source"),
         class_="kv-demo",
         aria_label="Full prefill and CacheClip on one question",
     )
