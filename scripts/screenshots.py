@@ -64,8 +64,14 @@ def wait_until_ready(page: Page) -> None:
 
 
 def _ask(page: Page, method: str, question: str) -> None:
+    toggle = page.get_by_role("button", name="Method and settings")
+    is_folded = toggle.is_visible()  # in a chat
+    if is_folded:
+        toggle.click()
     page.locator("#method input").click()
     page.get_by_role("option", name=method, exact=True).click()
+    if is_folded:
+        toggle.click()
     page.fill("#question textarea", question)
     page.click("#ask")
     expect(page.locator("#stop")).to_be_visible()

@@ -46,9 +46,7 @@ def test_a_live_run_replaces_the_recording_and_documents_can_be_added(visit, bac
     expect(tab.page.locator(".kv-demo-source")).to_contain_text("Recorded on")
     backend.comparison.pause_after_steps = 0
     tab.page.click("#demo-live")
-    expect(tab.page.locator(CLOCKS).first).to_contain_text(
-        re.compile(r"0\.[1-9]")
-    )
+    expect(tab.page.locator(CLOCKS).first).to_contain_text(re.compile(r"0\.[1-9]"))
     backend.comparison.pause_after_steps = 1000
     expect(tab.page.locator(".kv-demo-source")).to_contain_text("just now")
     expect(tab.page.locator("#demo h2")).to_contain_text("sooner")
