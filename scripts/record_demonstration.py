@@ -11,9 +11,9 @@ from datetime import date
 from pathlib import Path
 from threading import Event
 
+from assets import ASSETS
 from backend.local import LocalBackend
 from backend.runtime.settings import Settings
-from backend.services.library import SAMPLES
 from engine.method import default_method
 from engine.request import Request, TextSpan
 from store.data_folder import default_data_folder
@@ -44,7 +44,7 @@ def main() -> None:
         backend = LocalBackend(Settings(data=data, sample_docs=False, idle_calibration=False))
         backend.start()
         backend.loader.wait(600)
-        for _ in backend.ingest([(path, path.name) for path in sorted(SAMPLES.iterdir())], Event()):
+        for _ in backend.ingest([(path, path.name) for path in sorted((ASSETS / "samples").iterdir())], Event()):
             pass
         RECORDING.write_text(json.dumps(as_json(_record(backend, arguments)), indent=1) + "\n")
         backend.close()

@@ -30,16 +30,13 @@ window.kvscopeDemo = (() => {
     requestAnimationFrame(step);
   };
 
-  // The clock of the lane that runs now.
-  const tick = (lane) => {
-    const [clock, start] = [lane.querySelector(".kv-clock"), performance.now()];
-    const step = () => {
-      if (!lane.isConnected) return;
-      clock.textContent = seconds(performance.now() - start);
-      setTimeout(step, 100);
-    };
-    step();
-  };
+  // The clock of the lane that runs now; Gradio renders the lanes anew with every update.
+  setInterval(() => {
+    for (const lane of document.querySelectorAll(".kv-demo-lane[data-running]")) {
+      lane.dataset.started ||= performance.now();
+      lane.querySelector(".kv-clock").textContent = seconds(performance.now() - lane.dataset.started);
+    }
+  }, 100);
 
   return {
     connect: (element) => {
@@ -47,12 +44,6 @@ window.kvscopeDemo = (() => {
         if (event.target.closest("[data-play]")) play(element.querySelector(".kv-demo"));
         if (event.target.closest("[data-add]")) document.querySelector("#upload input[type=file]")?.click();
       });
-      new MutationObserver(() => {
-        const lane = element.querySelector(".kv-demo-lane[data-running]:not([data-ticking])");
-        if (!lane) return;
-        lane.dataset.ticking = "";
-        tick(lane);
-      }).observe(element, { childList: true, subtree: true });
     },
   };
 })();
