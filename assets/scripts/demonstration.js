@@ -30,7 +30,7 @@ window.kvscopeDemo = (() => {
     requestAnimationFrame(step);
   };
 
-  // The clock of the lane that runs now; Gradio renders the lanes anew with every update.
+  // The clock of the lane that runs now; every update of the page replaces the lanes.
   setInterval(() => {
     for (const lane of document.querySelectorAll(".kv-demo-lane[data-running]")) {
       lane.dataset.started ||= performance.now();

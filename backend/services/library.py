@@ -11,8 +11,7 @@ from time import monotonic, sleep
 
 from assets import ASSETS
 from backend.interface.backend import Status
-from backend.interface.library import DocumentUsage, IngestProgress, Passage
-from backend.interface.session import SessionEvent
+from backend.interface.library import DocumentUsage, IngestProgress, Passage, SessionEvent
 from backend.runtime.ingest_queue import IngestQueue, TimeLimit
 from backend.runtime.loader import Runtime, RuntimeLoader
 from backend.runtime.tasks import MAX_WAIT_S, TaskRegistry

@@ -9,8 +9,7 @@ import gradio as gr
 
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
-from backend.interface.library import IngestProgress
-from backend.interface.session import SessionEvent
+from backend.interface.library import IngestProgress, SessionEvent
 from ui.events import INGEST_QUEUE, INSTANT, QUIET, Update, coalesce, session_of
 from ui.format import count
 from ui.html import Markup, button, error_box, tag
@@ -22,6 +21,7 @@ _POLL_S = 0.2
 _CANCELLED = "Cancelled before processing started."
 _STEPS = {"parsed": "parsed", "chunked": "chunked", "embedded": "embedded", "prefilled": "ready"}  # stage -> label
 _ENDED = ("done", "failed")
+_MAX_NAMES = 20  # of ready files, in the tooltip of their summary
 
 
 class Uploads:
@@ -145,8 +145,8 @@ def render_progress(files: Iterable[IngestProgress], cancel: bool = False) -> Ma
 
 
 def _summary(ended: Sequence[IngestProgress], total: int) -> Markup:
-    ready = sum(file.stage == "done" for file in ended)
-    text = f"{count(total, 'file')} ready" if ready == total else f"{ready} of {count(total, 'file')} ready"
+    ready = [file.name for file in ended if file.stage == "done"]
+    text = f"{count(total, 'file')} ready" if len(ready) == total else f"{len(ready)} of {count(total, 'file')} ready"
     close = _close_button("dismiss", "Dismiss", None) if len(ended) == total else None
     messages = (
         tag(
@@ -159,7 +159,7 @@ def _summary(ended: Sequence[IngestProgress], total: int) -> Markup:
         for file in ended
         if file.message
     )
-    head = tag("div", tag("span", text), close, class_="kv-file-head")
+    head = tag("div", tag("span", text, title=", ".join(ready[:_MAX_NAMES]) or None), close, class_="kv-file-head")
     return tag("li", head, *messages, class_="kv-file kv-files-ended")
 
 

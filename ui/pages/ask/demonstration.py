@@ -1,4 +1,4 @@
-"""The first screen: one question over the sample documents with full prefill and with CacheClip, next to each other.
+"""The first screen: full prefill and CacheClip side by side, on the same question over the sample documents.
 
 A recorded run (`scripts/record_demonstration.py`) is shown at once, also while models load; "Run it live here"
 replaces it by a run on this machine.
@@ -41,7 +41,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Demonstration:
-    """Two runs of one question.
+    """Full prefill and CacheClip on the same question.
 
     lanes   full prefill, then CacheClip
     source  where and when they ran, as a sentence
@@ -116,7 +116,7 @@ def render(shown: Demonstration, progress: Markup | None = None) -> Markup:
         progress,
         tag("p", shown.source, class_="kv-demo-source"),
         class_="kv-demo",
-        aria_label="Full prefill and CacheClip on one question",
+        aria_label="Full prefill and CacheClip side by side",
     )
 
 
