@@ -64,7 +64,9 @@ def _record(backend: LocalBackend, arguments: Namespace) -> Demonstration:
         f"Recorded on {date.today():%-d %B %Y} on {arguments.machine}, {compared.model}: median of {REPEATS} runs each."
     )
     marked = _excerpt(passage.text_spans)
-    return Demonstration(question, compared.context_tokens, (full, reuse), source, passage.document, marked)
+    return Demonstration(
+        question, compared.context_tokens, (full, reuse), compared.outcomes[1].label, source, passage.document, marked
+    )
 
 
 def _excerpt(spans: Sequence[TextSpan]) -> tuple[tuple[str, bool], ...]:

@@ -8,6 +8,7 @@ import time
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 UNKNOWN = "\u2013"  # an en dash
+SHORT_TOKENS = 2000  # of the passages; full prefill of fewer is fast, so there is little to save
 MIN_KL = 1e-6  # nats; a smaller KL divergence is rounding error
 
 

@@ -2,11 +2,10 @@
 window.kvscopeDemo = (() => {
   "use strict";
   const seconds = (ms) => `${(ms / 1000).toFixed(2)}\u00a0s`;
-  let playing = 0; // the number of the latest replay; an earlier one ends when it changes
 
   // Every lane starts at zero at the same time; its bar grows to its length and its answer appears at its TTFT.
   const play = (demo) => {
-    const run = ++playing;
+    if (demo.classList.contains("kv-playing")) return;
     const lanes = [...demo.querySelectorAll(".kv-demo-lane")].map((lane) => {
       const [bar, clock] = [lane.querySelector("i"), lane.querySelector(".kv-clock")];
       return { lane, bar, clock, width: bar.style.width, text: clock.textContent, ttft: Number(lane.dataset.ttft) };
@@ -16,7 +15,7 @@ window.kvscopeDemo = (() => {
     for (const each of lanes) each.lane.classList.add("kv-demo-lane-running");
     const start = performance.now();
     const step = () => {
-      if (run !== playing || !demo.isConnected) return;
+      if (!demo.isConnected) return;
       const now = performance.now() - start;
       for (const each of lanes) {
         const isDone = now >= each.ttft;
@@ -42,7 +41,10 @@ window.kvscopeDemo = (() => {
     connect: (element) => {
       element.addEventListener("click", (event) => {
         if (event.target.closest("[data-play]")) play(element.querySelector(".kv-demo"));
-        if (event.target.closest("[data-add]")) document.querySelector("#upload input[type=file]")?.click();
+        if (!event.target.closest("[data-add]")) return;
+        const documents = document.querySelector("#documents-toggle"); // phones show the uploads in a panel
+        if (documents?.checkVisibility() && documents.getAttribute("aria-expanded") === "false") documents.click();
+        document.querySelector("#upload input[type=file]")?.click();
       });
     },
   };

@@ -5,7 +5,7 @@
   const question = () => document.querySelector("#question textarea, #question input");
   const isVisible = (element) => element && element.offsetParent !== null;
 
-  const STOP_BUTTONS = ["#stop", "#inspect-stop", "#inspect-answer-stop", "#compare-stop"];
+  const STOP_BUTTONS = ["#stop", "#inspect-stop", "#inspect-answer-stop", "#compare-stop", "#demo-stop"];
 
   // Before the page is left or reloaded, Gradio aborts its event stream and then reports "Connection errored out" for
   // every event that waits for a result. The browser ends the stream by itself, so this abort is not passed on.

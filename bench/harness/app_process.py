@@ -45,6 +45,10 @@ class AppProcess:
         self._process.wait()
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def is_running(self) -> bool:
         return self._process.poll() is None
 

@@ -190,9 +190,7 @@ def extreme_cells(generator: random.Random) -> tuple[str, bytes]:
     cells = (f'<c r="{pick()}" s="{pick()}" t="{generator.choice("snbde")}"><v>{pick()}</v></c>' for _ in range(count))
     styled = (f'<row r="{pick()}"><c s="1"><v>{generator.uniform(-1e6, 1e6)}</v></c></row>' for _ in range(count))
     body = "".join(f'<row r="{pick()}">{cell}</row>' for cell in cells) if generator.random() < 0.5 else "".join(styled)
-    merges = (
-        "<mergeCell " * size(generator, 1, 100_000) + f'<mergeCells><mergeCell ref="{pick()}:{pick()}"/></mergeCells>'
-    )
+    merged = "".join(f'<mergeCell ref="{pick()}:{pick()}"/>' for _ in range(size(generator, 1, 100_000)))
     has_merges = generator.random() < 0.3
     pattern = generator.choice(["0", "#", "[", "[$", '"', "0.", "y", "_"]) * size(generator, 1, 50_000)
     styles = (
@@ -200,7 +198,10 @@ def extreme_cells(generator: random.Random) -> tuple[str, bytes]:
         "<fonts><font/></fonts><fills><fill/></fills><borders><border/></borders><cellStyleXfs><xf/></cellStyleXfs>"
         '<cellXfs><xf numFmtId="0"/><xf numFmtId="170" applyNumberFormat="1"/></cellXfs></styleSheet>'
     )
-    files = parts("xlsx", body + ("</sheetData>" + merges if has_merges else ""))
+    files = parts("xlsx", body)
+    if has_merges:
+        sheet, end = MAIN["xlsx"][1], b"</sheetData>"
+        files[sheet] = files[sheet].replace(end, end + f"<mergeCells>{merged}</mergeCells>".encode())
     override = f'<Override PartName="/xl/styles.xml" ContentType="{TYPES}.spreadsheetml.styles+xml"/></Types>'
     files["[Content_Types].xml"] = files["[Content_Types].xml"].replace(b"</Types>", override.encode())
     return "Cells.xlsx", _zipped(files | {"xl/styles.xml": styles.encode()})

@@ -50,7 +50,7 @@ class Findings:
             foreign = self._codes - {code}
         if reasons := mixed(answer, document, foreign):
             self.count("mixed")
-            self._print_once(str(reasons), f"mixed: {'; '.join(reasons)}: {answer}")
+            self._print_once(re.sub(r"\d+", "#", str(reasons)), f"mixed: {'; '.join(reasons)}: {answer}")
 
     def _print_once(self, kind: str, message: str) -> None:
         with self._lock:

@@ -59,7 +59,7 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="kvscope-soak-") as folder:
         data = Path(folder)
         (data / "models").symlink_to(models.absolute())
-        with (app := _App(data, *_flags(arguments))):
+        with AppProcess(data, *_flags(arguments)) as app:
             app.wait_for("/healthz", '"ok"')
             sessions = [
                 Session(app.url, data, findings, ended, random.Random(f"{arguments.seed} {number}"))
@@ -82,12 +82,6 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     ]
 
 
-class _App(AppProcess):
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-
 def _flags(arguments: Namespace) -> list[str]:
     """Return the application's flags for the models of the command line, without sample documents."""
     names = ("model", "auxiliary_model", "lora_adapter", "token_selector", "span_scorer", "dtype", "cpu_cache_gib")
@@ -105,7 +99,7 @@ def _sample_rss(process: psutil.Process, seconds: float) -> list[float]:
     return samples
 
 
-def _wait_for_end(app: _App, threads: Sequence[Thread], findings: Findings) -> None:
+def _wait_for_end(app: AppProcess, threads: Sequence[Thread], findings: Findings) -> None:
     """Wait for the last answers; sessions and requests that do not end are errors, and so is an end of the process."""
     end = time.monotonic() + END_TIMEOUT_S
     for thread in threads:

@@ -5,11 +5,12 @@ import random
 import time
 import zipfile
 from argparse import Namespace
+from xml.etree import ElementTree
 
 import pytest
 
 from bench.hostile import KINDS, epub
-from bench.hostile.archives import MAIN, parts
+from bench.hostile.archives import MAIN, extreme_cells, parts
 from bench.measures import fuzz
 from bench.measures.fuzz import damage, is_sentence, make_file
 from store.errors import UnreadableDocument
@@ -69,6 +70,18 @@ def test_hostile_archives_are_variants_of_readable_ones(kind):
             target.writestr(name, content)
     assert "The ferry sails." in parse(sink.getvalue(), f"a.{kind}").text
     assert "The ferry sails." in parse(epub(), "a.epub").text
+
+
+def test_merged_cells_are_well_formed_so_that_a_parser_reaches_them():
+    sheets = []
+    for seed in range(20):
+        name, data = extreme_cells(random.Random(seed))
+        if name.endswith(".xlsx"):
+            sheets.append(zipfile.ZipFile(io.BytesIO(data)).read("xl/worksheets/sheet1.xml"))
+    merged = [sheet for sheet in sheets if b"<mergeCell " in sheet]
+    assert len(merged) > 1
+    for sheet in merged:
+        assert ElementTree.fromstring(sheet)[-1].tag.endswith("mergeCells")
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ WATCH = """() => {
         if (document.querySelector(".kv-playing")) requestAnimationFrame(look);
     };
     document.querySelector("[data-play]").click();
+    setTimeout(() => document.querySelector("[data-play]").click(), 100);  // without effect
     requestAnimationFrame(look);
 }"""
 

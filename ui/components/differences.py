@@ -10,6 +10,11 @@ GAP = "\u22ef"  # shown in place of missing words
 _WORDS = re.compile(r"\S+\s*")
 
 
+def has_same_words(first: str, second: str) -> bool:
+    """Return whether two texts have the same words, whatever the space between them."""
+    return first.split() == second.split()
+
+
 def mark_differences(
     reference: str, other: str, reference_name: str, render: Callable[[str], Markup | str] = str
 ) -> Markup:

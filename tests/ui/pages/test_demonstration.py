@@ -8,6 +8,7 @@ import pytest
 from store.errors import KVScopeError
 from store.types import Document
 from tests.ui.conftest import ME
+from ui.layout import App
 from ui.pages.ask.demonstration import Lane, headline, read_recording, render
 
 FULL, REUSE = Lane(9000.0, "20 pounds [1]", 6000), Lane(3000.0, "20 pounds [1]", 1200)
@@ -41,6 +42,7 @@ def screens(demonstration):
     ("reuse", "said"),
     [
         (REUSE, "Same answer, 3.0\u00d7 sooner"),
+        (replace(REUSE, answer="20  pounds [1]"), "Same answer, 3.0\u00d7 sooner"),
         (replace(REUSE, answer="20 euros [1]"), "A different answer, 3.0\u00d7 sooner"),
         (replace(REUSE, ttft_ms=8900.0), "Not faster in this run"),
         (Lane(is_running=True), "Running both on this machine"),
@@ -84,10 +86,35 @@ def test_the_recording_comes_back_if_a_live_run_fails_is_stopped_or_lacks_the_sa
     demonstration.tasks.stop(ME)
     stopped = [each[demonstration._html] for each in cancelling if demonstration._html in each][-1]
     backend.stored_documents = []
-    (deleted,) = screens(demonstration)
-    messages = {"The disk is full.": failed, "Stopped.": stopped, "sample documents were deleted": deleted}
+    *_, deleted = screens(demonstration)
+    messages = {"The disk is full.": failed, "Stopped.": stopped, "were deleted or renamed": deleted}
     for message, shown in messages.items():
         assert "Recorded" in shown and message in shown
+
+
+def test_a_live_run_waits_until_the_samples_have_been_added(demonstration, backend):
+    sample, backend.stored_documents = backend.stored_documents, []
+    backend.state = replace(backend.state, message="Adding the samples", adding_samples=True)
+    running = demonstration.run(ME)
+    next(running)
+    assert "First: Adding the samples" in next(running)[demonstration._html] and not backend.comparison.requests
+    backend.state, backend.stored_documents = replace(backend.state, adding_samples=False), sample
+    *_, last, _ = running
+    assert "just now" in last[demonstration._html]
+    assert backend.comparison.requests[-1].documents == (sample[0].id,)
+
+
+def test_a_question_stops_a_live_run_whose_screen_it_hides(app, demonstration, backend):
+    running = demonstration.run(ME)
+    next(running)
+    app.ask.acknowledge("why?", ME)
+    assert not demonstration.tasks.is_busy("me")
+    stopped = [update[demonstration._html] for update in running if demonstration._html in update]
+    assert "Stopped." in stopped[-1] and backend.comparison.requests == []
+
+
+def test_without_samples_there_is_no_live_run(backend):
+    assert not App(backend).ask.demonstration._live.visible
 
 
 def test_a_second_click_starts_nothing(demonstration, backend):

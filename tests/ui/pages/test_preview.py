@@ -221,19 +221,21 @@ def reply_of(page, **chosen):
     return ended[page.results.reply].replace("\u00a0", " ")
 
 
-def test_under_an_answer_is_full_prefills_time_estimated_or_measured_if_the_chat_has_it(page):
+def test_under_an_answer_is_full_prefills_time_estimated_or_measured_if_the_chat_has_it(page, backend):
     estimated = answer_to(page, ratio=20).preview(1.0).ttft_ms
-    shown = reply_of(page, ratio=20)
-    assert f"full prefill: {estimated / 1000:.2f} s (estimated for this machine)" in shown
-    assert "too little" not in shown and "is short" not in shown
-    assert "full prefill" not in reply_of(page, method="full").partition("kv-turn-metrics")[2]
+    assert f"full prefill: {estimated / 1000:.2f} s (estimated for this machine)" in reply_of(page, ratio=20)
+    *_, full = answers(page, method="full")
+    assert "full prefill:" not in full[page.results.reply]
+    chat = replace(full[page.chat], turns=(replace(full[page.chat].turns[0], whole=True, ttft_ms=2500.0),))
+    assert "full prefill: 2.50 s (measured in this chat)" in reply_of(page, ratio=20, chat=chat)
 
 
-def test_a_gain_too_small_to_matter_is_explained(page):
+def test_a_short_prompt_is_named_as_the_reason_for_a_small_gain(page):
     answer = answer_to(page, ratio=20)
-    assert "The prompt is short" in render_timing(answer, 1.4 * answer.trace.ttft_ms)
-    assert "The prompt is short" not in render_timing(answer, 1.6 * answer.trace.ttft_ms)
-    assert "measured in this chat" in render_timing(answer, 1.6 * answer.trace.ttft_ms)
+    short, long = (replace(answer, context_tokens=tokens) for tokens in (900, 9000))
+    assert "The prompt is short" in render_timing(short, 1.4 * answer.trace.ttft_ms)
+    assert "The prompt is short" not in render_timing(short, 1.6 * answer.trace.ttft_ms)
+    assert "The prompt is short" not in render_timing(long, 1.4 * answer.trace.ttft_ms)
 
 
 def test_an_answer_of_quotes_is_not_compared_it_waited_for_no_prefill(page):

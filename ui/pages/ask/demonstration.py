@@ -17,6 +17,7 @@ from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from engine.analysis.comparison import CompareRequest, Comparison
 from engine.method import default_method
+from ui.components.differences import has_same_words
 from ui.events import INSTANT, RUN_MODEL, SessionTasks, Update, session_of
 from ui.format import count, duration, percent
 from ui.html import Markup, error_box, progress_line, tag
@@ -24,9 +25,12 @@ from ui.html import Markup, error_box, progress_line, tag
 RECORDING = ASSETS / "demonstration.json"
 RATIO = 0.2
 PASSAGES = 16  # all passages of the sample documents
-_LANES = {"Read everything again": "full prefill of every passage", "CacheClip": "stored KV, a part of it recomputed"}
+_FULL = ("Read everything again", "full prefill of every passage")
+_REUSE = "stored KV, a part of it recomputed"
+_POLL_S = 0.2  # between two looks at what loads
+_STOPPED = tag("p", "Stopped.", class_="kv-state", role="status")
 _MIN_GAIN = 1.2  # below it, the headline claims none
-_NO_SAMPLES = "The sample documents were deleted. Compare runs any question over your own documents."
+_NO_SAMPLES = "The sample documents were deleted or renamed. Compare runs any question over your own documents."
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,8 @@ class Lane:
 class Demonstration:
     """Full prefill and CacheClip on the same question.
 
-    lanes   full prefill, then CacheClip
+    lanes   full prefill, then the other method
+    method  the label of that one
     source  where and when they ran, as a sentence
     marked  a passage as pieces of text, each with whether it was recomputed; empty after a live run
     """
@@ -51,6 +56,7 @@ class Demonstration:
     question: str
     context_tokens: int
     lanes: tuple[Lane, Lane]
+    method: str
     source: str
     document: str = ""
     marked: tuple[tuple[str, bool], ...] = ()
@@ -61,13 +67,13 @@ class Demonstration:
 
     @property
     def gain(self) -> float:
-        """TTFT of full prefill relative to CacheClip's."""
+        """TTFT of full prefill relative to the other method's."""
         full, reuse = (lane.ttft_ms or 0.0 for lane in self.lanes)
         return full / reuse
 
     @property
     def is_same(self) -> bool:
-        return len({lane.answer for lane in self.lanes}) == 1
+        return has_same_words(*(lane.answer for lane in self.lanes))
 
 
 def read_recording() -> Demonstration:
@@ -81,7 +87,7 @@ def from_comparison(before: Demonstration, comparison: Comparison) -> Demonstrat
     lanes += [Lane(is_running=comparison.state == "running"), Lane()]
     source = f"One run each on this machine, just now: {comparison.model}."
     tokens = comparison.context_tokens or before.context_tokens
-    return Demonstration(before.question, tokens, (lanes[0], lanes[1]), source)
+    return replace(before, context_tokens=tokens, lanes=(lanes[0], lanes[1]), source=source)
 
 
 def headline(shown: Demonstration) -> str:
@@ -102,7 +108,7 @@ def render(shown: Demonstration, progress: Markup | None = None) -> Markup:
         "every question. CacheClip computed their keys and values (KV) once, when the documents were added, and "
         f"recomputes {percent(RATIO)} for the question."
     )
-    titled = zip(_LANES.items(), shown.lanes, strict=True)
+    titled = zip((_FULL, (shown.method, _REUSE)), shown.lanes, strict=True)
     play = tag("button", "Play", type="button", class_="kv-play", data_play=True)
     badge = tag("p", "Same words in both answers", class_="kv-badge") if shown.is_finished and shown.is_same else None
     return tag(
@@ -123,15 +129,15 @@ def render(shown: Demonstration, progress: Markup | None = None) -> Markup:
 def _render_lane(title: tuple[str, str], lane: Lane, longest_ms: float, shown: Demonstration) -> Markup:
     name, note = title
     width = 100 * lane.ttft_ms / longest_ms if lane.ttft_ms and longest_ms else 0
-    time = duration(lane.ttft_ms) if lane.ttft_ms is not None else ("0.00\u00a0s" if lane.is_running else "waiting")
+    time, what = duration(lane.ttft_ms), "to the first token"
+    if lane.ttft_ms is None:  # the clock of a running lane includes its whole answer
+        time, what = ("0.00\u00a0s", "elapsed") if lane.is_running else ("waiting", "")
     tokens = f"{lane.recomputed_tokens:,} of {count(shown.context_tokens, 'token')} computed"
     return tag(
         "article",
         tag("h3", name, tag("small", note)),
         tag("div", tag("i", style=f"width:{width:.1f}%"), class_="kv-demo-lane-bar", aria_hidden="true"),
-        tag(
-            "p", tag("strong", time, class_="kv-clock"), tag("small", " to the first token"), class_="kv-demo-lane-time"
-        ),
+        tag("p", tag("strong", time, class_="kv-clock"), tag("small", f" {what}"), class_="kv-demo-lane-time"),
         tag("p", lane.answer, class_="kv-demo-lane-answer", dir="auto"),
         tag("p", tokens, class_="kv-muted") if lane.ttft_ms is not None else None,
         class_="kv-demo-lane",
@@ -157,7 +163,7 @@ class DemonstrationPanel:
         self.tasks = SessionTasks()
         self._html = gr.HTML(render(self._recording), elem_id="demo", js_on_load="kvscopeDemo.connect(element);")
         with gr.Row(elem_id="demo-buttons"):
-            self._live = gr.Button("Run it live here", size="sm", elem_id="demo-live")
+            self._live = gr.Button("Run it live here", size="sm", elem_id="demo-live", visible=bool(samples))
             self._stop = gr.Button("Stop", size="sm", elem_id="demo-stop", visible=False)
             gr.HTML(
                 tag("button", "Add your documents", type="button", class_="kv-add-documents", data_add=True),
@@ -174,25 +180,32 @@ class DemonstrationPanel:
             return
         shown = self._recording
         running: Update = {self._live: gr.Button(visible=False), self._stop: gr.Button(visible=True)}
+        ended: Update = {self._live: gr.Button(visible=True), self._stop: gr.Button(visible=False)}
         try:
-            documents = tuple(each.id for each in self._backend.documents() if each.name in self._samples)
-            if len(documents) < len(self._samples) and self._backend.status().ready:
-                yield {self._html: render(shown, error_box(_NO_SAMPLES))}
-                return
-            waiting = replace(shown, lanes=(Lane(), Lane()), marked=(), source="")
+            method = default_method(self._backend.methods()).label
+            waiting = replace(shown, lanes=(Lane(), Lane()), method=method, source="", document="", marked=())
             yield {self._html: render(waiting, progress_line("Waiting for the model")), **running}
+            while (status := self._backend.status()).adding_samples or not (status.ready or status.failed):
+                yield {self._html: render(waiting, progress_line(f"First: {status.message}"))}
+                if cancel.wait(_POLL_S):
+                    break
+            documents = tuple(each.id for each in self._backend.documents() if each.name in self._samples)
+            if cancel.is_set() or len(documents) < len(self._samples):
+                message = _STOPPED if cancel.is_set() else error_box(_NO_SAMPLES)
+                yield {self._html: render(shown, message), **ended}
+                return
             compared = demonstration_request(self._backend, shown.question, documents, repeats=1)
             for comparison in self._backend.compare(compared, cancel):
-                shown = from_comparison(self._recording, comparison)
+                shown = from_comparison(waiting, comparison)
                 progress = None if comparison.is_finished else progress_line(_describe(comparison))
                 if comparison.state == "stopped" and not shown.is_finished:
-                    shown, progress = self._recording, tag("p", "Stopped.", class_="kv-state", role="status")
+                    shown, progress = self._recording, _STOPPED
                 yield {self._html: render(shown, progress)}
         except Exception as error:  # noqa: BLE001  UI boundary: every error becomes a message, bugs are logged
             yield {self._html: render(self._recording, error_box(user_message(error)))}
         finally:
             self.tasks.finish(session, cancel)
-        yield {self._live: gr.Button(visible=True), self._stop: gr.Button(visible=False)}
+        yield ended
 
 
 def demonstration_request(backend: Backend, question: str, documents: tuple[str, ...], repeats: int) -> CompareRequest:

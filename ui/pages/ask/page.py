@@ -127,6 +127,7 @@ class Ask:
             return {self.pending_question: "", self.composer.message: _NO_QUESTION}
         if not question.strip() or self.tasks.start(session) is None:
             return {self.pending_question: ""}
+        self.demonstration.tasks.discard(session)  # its screen is about to be hidden
         return {
             self.pending_question: question,
             self.composer.message: "",

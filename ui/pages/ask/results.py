@@ -16,7 +16,7 @@ from ui.events import Update
 from ui.figures.answer_metrics import render_metrics, render_state
 from ui.figures.runs import Run, runs_figure
 from ui.figures.waterfall import waterfall_figure
-from ui.format import count, duration, nats, percent, rate, short
+from ui.format import SHORT_TOKENS, count, duration, nats, percent, rate, short
 from ui.html import Markup, button, error_box, join, progress_line, tag
 from ui.pages.ask.chat import Chat, Turn, TurnSource
 from ui.pages.ask.evidence import render_evidence
@@ -85,9 +85,9 @@ class Results(NamedTuple):
             self.welcome: gr.Column(visible=show_welcome),
         }
 
-    def update(self, answer: Answer, method: MethodInfo, milestone: bool) -> Update:
-        """Show the text so far; at a milestone also passages and metrics."""
-        update: Update = {self.reply: render_answer(answer)}
+    def update(self, answer: Answer, method: MethodInfo, milestone: bool, timing: Markup | None = None) -> Update:
+        """Show the text so far; at a milestone also passages and metrics. `timing` is a line below the answer."""
+        update: Update = {self.reply: render_answer(answer, timing)}
         if milestone:
             update |= {self.passages: render_passages(answer), self.metrics: render_metrics(answer, method)}
         return update
@@ -115,8 +115,7 @@ class Results(NamedTuple):
         ]
         runs = runs_figure(same, previews)
         return {
-            **self.update(answer, method, milestone=True),
-            self.reply: render_answer(answer, render_timing(answer, full_ms)),
+            **self.update(answer, method, milestone=True, timing=render_timing(answer, full_ms)),
             self.answer: replace(answer, trace=answer.trace.snapshot()),
             self.figure: gr.Plot(figure, visible=bool(stages)),
             self.runs: gr.Plot(runs, visible=runs is not None),
@@ -157,7 +156,7 @@ def render_timing(answer: Answer, full_ms: float | None) -> Markup | None:
     if full_ms is None:
         return None
     text = f"First token after {duration(ttft_ms)}; full prefill: {duration(full_ms)} ({source})."
-    if full_ms < _MIN_GAIN * ttft_ms:
+    if full_ms < _MIN_GAIN * ttft_ms and answer.context_tokens < SHORT_TOKENS:
         text += " The prompt is short, so there is little to save."
     return tag("p", text, class_="kv-turn-metrics")
 

@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 
 from engine.analysis.comparison import ComparedPassage, Comparison, Outcome
-from ui.components.differences import GAP, mark_differences
+from ui.components.differences import GAP, has_same_words, mark_differences
 from ui.components.tiers import TIERS
-from ui.format import MIN_KL, UNKNOWN, count, duration, nats, percent, size
+from ui.format import MIN_KL, SHORT_TOKENS, UNKNOWN, count, duration, nats, percent, size
 from ui.html import Markup, join, progress_line, tag
 
 _COLUMNS = {
@@ -22,7 +22,7 @@ _COLUMNS = {
 }
 _CITATION = re.compile(r"((?:^|(?<= ))\[\d{1,3}\])")  # as the engine writes them; a run of words may start with one
 _MAX_SPREAD = 0.3  # of a method's times, relative to their median; above it, the machine may be busy
-_SHORT_TOKENS = 2000  # of the passages; below, full prefill is fast, too
+_MIN_SPREAD_MS = 20.0  # shorter differences are noise on any machine
 _STATES = {
     "searching": "Searching, once for all methods",
     "warming": "Warming up: loading the passages' KV into memory",
@@ -100,14 +100,16 @@ def _remarks(comparison: Comparison) -> list[str]:
     """Return what limits the comparison: times that differ from run to run, and a prompt with little to save."""
     remarks = []
     uneven = max(comparison.outcomes, key=_spread, default=None)
-    if uneven and _spread(uneven) > _MAX_SPREAD:
+    if uneven and _spread(uneven) > _MAX_SPREAD and max(uneven.ttfts_ms) - min(uneven.ttfts_ms) > _MIN_SPREAD_MS:
         remarks.append(
             f"The times of {uneven.label} differ by {percent(_spread(uneven))}: the machine may be busy with something "
             "else. Run it again when it is not."
         )
-    if 0 < comparison.context_tokens < _SHORT_TOKENS:
+    if 0 < comparison.context_tokens < SHORT_TOKENS:
+        are_all = len(comparison.passages) < comparison.request.passages
+        remedy = "" if are_all else " Choose more passages."
         tokens = count(comparison.context_tokens, "token")
-        remarks.append(f"The passages have only {tokens}, so there is little to save. Choose more passages.")
+        remarks.append(f"The passages have only {tokens}, so there is little to save.{remedy}")
     return remarks
 
 
@@ -151,9 +153,9 @@ def _row(outcome: Outcome, best: dict[str, float]) -> Markup:
 
 
 def _range(outcome: Outcome) -> Markup | None:
-    """Return the shortest and the longest time, if it was measured more than once."""
+    """Return the shortest and the longest time, if they differ."""
     shortest, longest = duration(min(outcome.ttfts_ms)), duration(max(outcome.ttfts_ms))
-    return tag("small", f"{shortest} to {longest}") if len(outcome.ttfts_ms) > 1 else None
+    return None if shortest == longest else tag("small", f"{shortest} to {longest}")
 
 
 def _timing_tooltip(outcome: Outcome) -> str:
@@ -200,7 +202,7 @@ def _protocol(comparison: Comparison) -> Markup:
 def _answer_card(outcome: Outcome, reference: str, passages: Sequence[ComparedPassage]) -> Markup:
     ratio = "" if outcome.ratio is None else f" at {percent(outcome.ratio)}"
     is_reference = outcome.method == "full"
-    is_same = outcome.answer.split() == reference.split()
+    is_same = has_same_words(outcome.answer, reference)
     verdict = "Reference" if is_reference else "Same words" if is_same else "Differs"
     verdict_badge = tag("span", verdict, class_="kv-verdict" if is_same else "kv-verdict kv-verdict-differs")
     timing = duration(outcome.ttft_ms)
