@@ -167,7 +167,7 @@ def visit(
         tab = free.pop() if free else new_tab(chromium.new_context(locale="en-GB", **options), backend)
         opened.append((repr(options), tab))
         tab.page.set_viewport_size(viewport)
-        tab.page.emulate_media(color_scheme=color_scheme)
+        tab.page.emulate_media(color_scheme=color_scheme, reduced_motion="reduce")  # animations take a third of the time
         tab.page.goto(url)
         expect(tab.page.locator("#status .kv-status")).to_be_visible()
         return tab

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.browser
 CLOCKS = "#demo .kv-clock"
 WATCH = """() => {
     window.seen = [];
-    for (const lane of document.querySelectorAll(".kv-demo-lane")) lane.dataset.ttft /= 10;
+    for (const lane of document.querySelectorAll(".kv-demo-lane")) lane.dataset.ttft /= 5;
     const [full, reuse] = document.querySelectorAll(".kv-clock");
     const look = () => {
         window.seen.push([full.textContent, reuse.textContent]);
@@ -33,7 +33,7 @@ def test_the_recording_replays_with_both_clocks_and_is_there_while_models_load(v
     tab.page.evaluate(WATCH)
     expect(tab.page.locator(".kv-playing")).to_have_count(0)
     seen = tab.page.evaluate("window.seen")
-    assert seen[-1] == before and len(seen) > 20
+    assert seen[-1] == before
     lasted = [next(i for i, pair in enumerate(seen) if pair[lane] == before[lane]) for lane in (0, 1)]
     assert 1 < lasted[1] < lasted[0]  # CacheClip's clock stops first
     assert tab.errors == [] and tab.outside == []

@@ -5,9 +5,10 @@ import re
 from axe_playwright_python.sync_playwright import Axe
 
 
-def serious(page):
-    """Return the serious and critical violations that axe-core finds, with the elements."""
-    violations = Axe().run(page).response["violations"]
+def serious(page, rules=()):
+    """Return the serious and critical violations that axe-core finds, with the elements; `rules`: only of these."""
+    options = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
+    violations = Axe().run(page, options=options).response["violations"]
     return [
         (each["id"], each["impact"], [node["html"][:160] for node in each["nodes"]][:4])
         for each in violations
