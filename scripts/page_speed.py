@@ -55,9 +55,10 @@ def _inspection(context: BrowserContext, folder: Path) -> None:
     page.set_input_files("#upload input[type=file]", file)
     expect(page.locator("#document-list")).to_contain_text("log.txt", timeout=300_000)
     expect(page.locator("#progress .kv-files-ended")).to_have_count(1, timeout=300_000)
-    page.get_by_role("tab", name="Inspect").click()
-    page.fill("#inspect-question textarea", QUESTION)
-    _set_passages(page, "#inspect-count")
+    page.get_by_role("tab", name="Lab").click()
+    page.get_by_role("tab", name="Where it looks").click()
+    page.fill("#lab-question textarea", QUESTION)
+    _set_passages(page, "#lab-passages")
     urls: dict[str, str] = {}
     sent: Counter[str] = Counter()  # bytes by request
     network = context.new_cdp_session(page)
@@ -74,6 +75,7 @@ def _inspection(context: BrowserContext, folder: Path) -> None:
     print(f"inspection: {size / 1e6:.2f} MB sent to the page")
     _move_slider(page, "Inspect", "#inspect-summary", "#inspect-ratio")
     page.get_by_role("tab", name="Ask").click()
+    page.click("#advanced > button")
     _set_passages(page, "#passages-count")
     page.fill("#question textarea", QUESTION)
     page.click("#ask")

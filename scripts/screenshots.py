@@ -64,10 +64,12 @@ def wait_until_ready(page: Page) -> None:
 
 
 def _ask(page: Page, method: str, question: str) -> None:
-    toggle = page.get_by_role("button", name="Method and settings")
+    toggle = page.get_by_role("button", name="Answer settings")
     is_folded = toggle.is_visible()  # in a chat
     if is_folded:
         toggle.click()
+    if not page.locator("#method").is_visible():
+        page.click("#advanced > button")
     page.locator("#method input").click()
     page.get_by_role("option", name=method, exact=True).click()
     if is_folded:

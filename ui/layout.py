@@ -17,9 +17,7 @@ from ui.components.document_sidebar import DocumentSidebar
 from ui.events import MAX_INGESTIONS, MODEL_QUEUE, session_of
 from ui.html import join, tag
 from ui.pages.ask.page import Ask
-from ui.pages.cache.page import Cache
-from ui.pages.compare.page import Compare
-from ui.pages.inspect.page import Inspect
+from ui.pages.lab.page import Lab
 from ui.pages.library.page import Library
 from ui.pages.settings.page import Settings
 
@@ -74,9 +72,7 @@ class App:
         max_questions: int = MAX_QUESTIONS,
     ) -> None:
         self.ask = Ask(backend, samples or {})
-        self.inspect = Inspect(backend)
-        self.compare = Compare(backend, samples or {})
-        self.cache = Cache(backend)
+        self.lab = Lab(backend, samples or {})
         self.settings = Settings(backend)
         self.blocks = Blocks(title="KVScope", fill_width=True, analytics_enabled=False)
         with self.blocks:
@@ -96,7 +92,7 @@ class App:
 
     def close_session(self, request: gr.Request) -> None:
         """Cancel everything a session has running, because its tab was closed."""
-        for runner in (self.ask, self.ask.demonstration, self.inspect, self.compare, self.settings):
+        for runner in (self.ask, self.ask.demonstration, self.lab.inspect, self.lab.compare, self.settings):
             runner.tasks.discard(session_of(request))
         self.documents.uploads.cancel(request)
         self.library.uploads.cancel(request)
@@ -104,9 +100,7 @@ class App:
     def _build_pages(self) -> None:
         pages = {
             "Ask": self.ask.build,
-            "Inspect": self.inspect.build,
-            "Compare": self.compare.build,
-            "Cache": self.cache.build,
+            "Lab": self.lab.build,
             "Library": self.library.build,
             "Settings": self.settings.build,
         }
@@ -118,10 +112,9 @@ class App:
         """Connect events between the pages and the sidebar."""
         document_list = self.documents.document_list
         self.ask.wire(self.blocks, document_list)
-        self.inspect.question_inputs.picker.follow(document_list)
-        self.compare.follow(document_list)
-        self.ask.link_to_page("expand", tabs, "inspect", self.inspect.question_inputs, "#inspect-go")
-        self.ask.link_to_page("apply", tabs, "compare", self.compare.question_inputs, "#compare-run")
+        self.lab.follow(document_list)
+        self.ask.link_to_lab("expand", tabs, self.lab, "inspect", "#inspect-go")
+        self.ask.link_to_lab("apply", tabs, self.lab, "compare", "#compare-run")
         self.blocks.unload(self.close_session)
 
 

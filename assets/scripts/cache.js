@@ -1,4 +1,4 @@
-// The Cache page: buttons and sliders in its HTML, arrow keys in the list, clicks on the plotly tree.
+// Cache details of the Library: buttons and sliders in its HTML, arrow keys in the list, clicks on the plotly tree.
 window.kvCache = (() => {
   "use strict";
   const PAUSE_MS = 500; // arrow keys move a slider step by step; only the final value is sent

@@ -28,10 +28,10 @@
     return response;
   };
 
-  // The buttons of a tab are created when it is first opened, so retry.
+  // Presses the first button that is visible. Those of a tab are created when it is first opened, so retry.
   window.kvscopePress = (selector, tries = 100) => {
-    const button = document.querySelector(selector);
-    if (isVisible(button)) button.click();
+    const button = [...document.querySelectorAll(selector)].find(isVisible);
+    if (button) button.click();
     else if (tries) setTimeout(() => window.kvscopePress(selector, tries - 1), 50);
   };
 

@@ -1,4 +1,4 @@
-"""Interface of the Cache page: the knowledge tree with its passages, its tiers, and hit statistics."""
+"""Interface of the cache details: the knowledge tree with its passages, its tiers, and hit statistics."""
 
 from dataclasses import dataclass
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""Implementation of the Cache page's interface: the knowledge tree with the passages behind its keys."""
+"""Implementation of the interface of the cache details: the knowledge tree with the passages behind its keys."""
 
 import shutil
 from collections.abc import Collection, Sequence

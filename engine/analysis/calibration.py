@@ -1,7 +1,7 @@
 """Measure how faithful reuse is on the loaded model: built-in questions at a grid of recompute ratios.
 
 The questions are about the sample documents (assets/calibration.json), eight passages each, best first as in the app.
-Every question runs as on the Compare page: full prefill first, then the method at each ratio, all with chunk KV in
+Every question runs as in the Lab's comparison: full prefill first, then the method at each ratio, all with chunk KV in
 memory and without grounded decoding. The results of a question are stored as soon as it is finished, so an interrupted
 calibration continues where it stopped.
 """

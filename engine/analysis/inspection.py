@@ -83,7 +83,7 @@ class InspectedPassage:
 
 @dataclass(frozen=True, eq=False)
 class Inspection(AttentionProfile):
-    """An attention profile with the passages, selections and curves that the Inspect page draws."""
+    """An attention profile with the passages, selections and curves that the Lab draws."""
 
     question: str
     passages: tuple[InspectedPassage, ...]  # in prompt order

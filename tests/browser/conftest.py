@@ -59,12 +59,12 @@ class Visit:
             self.page.click("#ask")
             self.page.wait_for_function("window.stopWasShown", timeout=PATIENCE_MS)
 
-    def go(self, name: str) -> None:
-        """Open a page by its tab; narrow windows keep the tabs in a menu."""
-        if (tab := self.page.get_by_role("tab", name=name, exact=True)).count() == 0:
-            self.page.get_by_label("More tabs").click()
-            tab = self.page.locator(".overflow-dropdown button", has_text=name)
-        tab.click()
+    def go(self, name: str, part: str = "") -> None:
+        """Open a page by its tab, and a part of it by the tab of the part."""
+        for label in (name, part) if part else (name,):
+            tab = self.page.get_by_role("tab", name=label, exact=True)
+            tab.click()
+            expect(tab).to_have_attribute("aria-selected", "true")
 
     def finish(self, patience_ms: float = PATIENCE_MS) -> None:
         """Wait until the answer is complete and stored in the browser."""
@@ -75,7 +75,7 @@ class Visit:
     def wait_for_events(self) -> None:
         """Wait until the results of all earlier events are shown; the server sends them in order.
 
-        The Cache page must have been open: its Refresh button, clicked without moving the focus, is the last event.
+        The cache details must have been open: a click on their Refresh button, without focus, is the last event.
         """
         totals = self.page.locator("#cache-totals")
         before = totals.inner_html()
@@ -88,11 +88,17 @@ class Visit:
     def open_settings(self) -> None:
         """Show the settings of the question; in a chat they are folded."""
         if not self.page.locator("#settings").is_visible():
-            self.page.get_by_role("button", name="Method and settings").click()
+            self.page.get_by_role("button", name="Answer settings").click()
+
+    def open_advanced(self) -> None:
+        """Show all settings of the question."""
+        self.open_settings()
+        if not self.page.locator("#method").is_visible():
+            self.page.click("#advanced > button")
 
     def choose(self, label: str) -> None:
         """Choose a method from the list."""
-        self.open_settings()
+        self.open_advanced()
         self.page.click("#method input")
         self.page.get_by_role("option", name=label, exact=True).click()
 
@@ -104,6 +110,8 @@ class Visit:
         """Set a slider by typing into its number box."""
         if self.page.locator(f"#settings {slider}").count():
             self.open_settings()
+        elif slider == "#passages-count":
+            self.open_advanced()
         box = self.page.locator(f"{slider} input[type=number]")
         box.fill(str(value))
         box.press("Tab")
@@ -167,7 +175,9 @@ def visit(
         tab = free.pop() if free else new_tab(chromium.new_context(locale="en-GB", **options), backend)
         opened.append((repr(options), tab))
         tab.page.set_viewport_size(viewport)
-        tab.page.emulate_media(color_scheme=color_scheme, reduced_motion="reduce")  # animations take a third of the time
+        tab.page.emulate_media(
+            color_scheme=color_scheme, reduced_motion="reduce"
+        )  # animations take a third of the time
         tab.page.goto(url)
         expect(tab.page.locator("#status .kv-status")).to_be_visible()
         return tab

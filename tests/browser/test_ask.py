@@ -143,12 +143,13 @@ def test_a_target_sets_the_ratio_that_this_model_needs_until_the_slider_is_moved
 def test_each_method_shows_only_its_own_settings_is_run_with_them_and_remembers_them(visit, backend):
     tab = visit()
     expect(tab.page.locator("#chatbar summary")).to_be_visible()  # it is drawn above the question
+    tab.open_advanced()
     place = tab.page.locator("#question").bounding_box()
     for method in [*METHODS, METHODS[0]]:
         tab.choose(method.label)
         expect(tab.page.locator("#method .info-text")).to_have_text(method.description)
         names = [f"option-{method.name}-{each.name}" for each in method.params if each.name != "ratio"]
-        expect(tab.page.locator("#settings [id^=option-]:visible")).to_have_count(len(names))
+        expect(tab.page.locator("#advanced [id^=option-]:visible")).to_have_count(len(names))
         for name in names:
             expect(tab.page.locator(f"#{name}")).to_be_visible()
         expect(tab.page.locator("#ratio")).to_be_visible(visible=method.has_ratio)
@@ -220,7 +221,7 @@ def test_escape_closes_an_open_panel_before_it_stops_an_answer(visit, backend):
     backend.answer, backend.pause_after_words = "word " * 9, 3
     tab.ask("How long?")
     expect(tab.page.locator("#reply .kv-text")).to_contain_text("word")
-    tab.open_settings()
+    tab.open_advanced()
     tab.page.click("#method input")
     expect(tab.page.get_by_role("option").first).to_be_visible()
     tab.page.keyboard.press("Escape")

@@ -1,4 +1,4 @@
-"""The Cache page in a real browser, over a tree whose KV are plain bytes."""
+"""The Library's cache details in a real browser, over a tree whose KV are plain bytes."""
 
 import pytest
 from playwright.sync_api import expect
@@ -21,7 +21,7 @@ def look(visit, backend):
             backend.cache.ask(exact=400, chunk=500, missed=100)
             backend.cache.ask(chunk=900, missed=100)
         tab = visit(**options)
-        tab.go("Cache")
+        tab.go("Library", "Cache details")
         if fill:
             expect(tab.page.locator("#cache-tree .slice").first).to_be_visible()
         return tab
@@ -96,7 +96,7 @@ def test_a_pinned_passage_stays_until_unpinned_and_eviction_and_clearing_are_con
     assert backend.cleared
     backend.cache.fill()
     tab.go("Ask")
-    tab.go("Cache")
+    tab.go("Library", "Cache details")
     expect(tab.page.locator("#cache-list button")).to_have_count(15)
     before = tab.page.inner_text("#cache-totals")
     backend.cache.ask(exact=300, missed=100)

@@ -1,4 +1,4 @@
-"""The Compare page in a real browser: run, watch, stop, download, and what hostile answers cannot do."""
+"""The Lab's comparison in a real browser: run, watch, stop, download, and what hostile answers cannot do."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from store.types import Document
 from tests.support.page_checks import in_both_themes, serious
-from ui.pages.compare import page
+from ui.pages.lab.compare import part
 
 pytestmark = pytest.mark.browser
 
@@ -22,14 +22,16 @@ class ComparePage:
 
     def __init__(self, tab):
         self.tab, self.page = tab, tab.page
-        tab.go("Compare")
-        expect(self.page.locator("#compare-question textarea")).to_be_visible()
+        tab.go("Lab", "Speed and answers")
+        expect(self.page.locator("#lab-question textarea")).to_be_visible()
 
     def pick(self, group, label):
-        self.page.locator(f"#compare-{group} label", has_text=label).first.click()
+        if not (choice := self.page.locator(f"#compare-{group} label", has_text=label).first).is_visible():
+            self.page.click("#compare-more > button")
+        choice.click()
 
     def run(self, question="What is the maintenance code?"):
-        self.page.fill("#compare-question textarea", question)
+        self.page.fill("#lab-question textarea", question)
         self.page.click("#compare-run")
 
     def finish(self):
@@ -49,7 +51,7 @@ def open_page(visit):
 
 
 def test_one_click_shows_a_question_on_which_direct_reuse_fails_with_its_windows(open_page, backend, monkeypatch):
-    monkeypatch.setattr(page, "FAILING_METHODS", ("cacheclip", "direct"))
+    monkeypatch.setattr(part, "FAILING_METHODS", ("cacheclip", "direct"))
     backend.stored_documents = [Document("2" * 64, "harbour-handbook.md", 10, None, 8, time.time())]
     compare = open_page()
     compare.page.get_by_role("button", name="the boat on the Bay Route").click()
@@ -73,11 +75,10 @@ def test_one_click_on_an_empty_page_compares_and_shows_table_plot_and_marked_ans
     assert [row.split("\n")[0] for row in compare.page.locator("#comparison tbody th").all_inner_texts()] == [
         "Full prefill",
         "CacheClip",
-        "CacheBlend",
         "Direct reuse",
     ]
     expect(compare.page.locator("#pareto .main-svg").first).to_be_visible()
-    expect(compare.page.locator("#answers .kv-answer")).to_have_count(4)
+    expect(compare.page.locator("#answers .kv-answer")).to_have_count(3)
     expect(compare.page.locator("#answers .kv-answer").nth(1)).to_contain_text("Same words")
     expect(compare.page.locator("#answers .kv-answer").nth(2).locator("mark").nth(1)).to_have_attribute(
         "title", "Full prefill: 5730264"
@@ -94,13 +95,14 @@ def test_missing_inputs_are_reported_and_both_ways_to_stop_keep_what_is_finished
     compare = open_page()
     compare.page.click("#compare-run")
     expect(compare.page.locator("#compare-progress [role=alert]")).to_contain_text("Type a question first")
-    for label in ("CacheClip", "CacheBlend", "Direct reuse"):
+    for label in ("CacheClip", "Direct reuse"):
         compare.pick("methods", label)
     compare.run()
     expect(compare.page.locator("#compare-progress [role=alert]")).to_contain_text("at least one method")
     expect(compare.page.locator("#compare-run")).to_be_visible()
-    for label in ("CacheClip", "CacheBlend", "Direct reuse"):
+    for label in ("CacheClip", "Direct reuse"):
         compare.pick("methods", label)
+    compare.pick("more-methods", "CacheBlend")
     compare.pick("ratios", "10 %")
     compare.pick("repeats", "3 times")
     compare.run()

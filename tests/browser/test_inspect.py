@@ -1,4 +1,4 @@
-"""The Inspect page in a real browser, on a fake inspection service."""
+"""The Lab's inspection in a real browser, on a fake inspection service."""
 
 import time
 
@@ -14,16 +14,16 @@ pytestmark = pytest.mark.browser
 
 
 def inspect(tab, question="What is the maintenance code?"):
-    tab.go("Inspect")
-    tab.page.fill("#inspect-question textarea", question)
-    tab.page.press("#inspect-question textarea", "Enter")
+    tab.go("Lab", "Where it looks")
+    tab.page.fill("#lab-question textarea", question)
+    tab.page.press("#lab-question textarea", "Enter")
     expect(tab.page.locator("#inspect-passages .kv-card").first).to_be_visible()
     expect(tab.page.locator("#inspect-go")).to_be_visible()
 
 
 def test_slider_and_passage_choice_redraw_without_a_second_inspection(visit, backend):
     tab = visit()
-    tab.go("Inspect")
+    tab.go("Lab", "Where it looks")
     expect(tab.page.locator("#inspect-empty")).to_contain_text("press Inspect")
     inspect(tab)
     expect(tab.page.locator("#inspect-empty")).to_be_hidden()
@@ -52,7 +52,7 @@ def test_slider_and_passage_choice_redraw_without_a_second_inspection(visit, bac
 @pytest.mark.slow
 def test_asking_uses_the_settings_of_the_click_while_the_page_follows_later_choices(visit, backend):
     tab = visit()
-    tab.go("Cache")
+    tab.go("Library", "Cache details")
     expect(tab.page.locator("#cache-totals")).not_to_be_empty()
     inspect(tab)
     tab.page.click("#inspect-method input")
@@ -88,8 +88,8 @@ def test_an_error_is_shown_and_stop_cancels_the_answer(visit, backend):
     backend.pause_after_words = 3
     backend.inspection.error = StoreFull("The <b>disk</b> is full.")
     tab = visit()
-    tab.go("Inspect")
-    tab.page.fill("#inspect-question textarea", "Why?")
+    tab.go("Lab", "Where it looks")
+    tab.page.fill("#lab-question textarea", "Why?")
     tab.page.click("#inspect-go")
     expect(tab.page.locator("#inspect-progress .kv-error")).to_contain_text("The <b>disk</b> is full")
     expect(tab.page.locator("#inspect-go")).to_be_visible()

@@ -17,7 +17,7 @@ LIST = "#library-list"
 
 def open_library(visit, **options):
     tab = visit(**options)
-    tab.go("Library")
+    tab.go("Library", "Documents")
     expect(tab.page.locator(f"{LIST} .kv-library, {LIST} .kv-none")).to_be_visible()
     return tab
 
@@ -157,7 +157,7 @@ def delays(backend, monkeypatch):
 def test_a_slow_redraw_does_not_undo_a_click(visit, backend, delays):
     backend.stored_documents = some(2)
     tab = open_library(visit)
-    tab.go("Cache")
+    tab.go("Library", "Cache details")
     expect(tab.page.locator("#cache-totals")).not_to_be_empty()
     started, release = Event(), Event()
 
@@ -166,7 +166,7 @@ def test_a_slow_redraw_does_not_undo_a_click(visit, backend, delays):
         release.wait(60)
 
     delays.append(hold)
-    tab.go("Library")
+    tab.go("Library", "Documents")
     assert started.wait(60)
     tab.page.locator(f"{LIST} button[data-act=rename]").first.click()
     release.set()

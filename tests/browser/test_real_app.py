@@ -127,8 +127,8 @@ def test_cite_inspect_compare_evict_and_delete(app, visit):
     tab.move("#inspect-ratio", 60)
     expect(tab.page.locator("#inspect-summary strong")).not_to_have_text(share)
 
-    tab.go("Compare")
-    tab.page.fill("#compare-question textarea", QUESTION)
+    tab.go("Lab", "Speed and answers")
+    tab.page.fill("#lab-question textarea", QUESTION)
     tab.page.get_by_label("Once").check()
     tab.page.click("#compare-run")
     expect(tab.page.locator("#compare-downloads")).to_be_visible(timeout=LONG_MS)
@@ -138,13 +138,13 @@ def test_cite_inspect_compare_evict_and_delete(app, visit):
         tab.page.click("#download-csv")
     assert "4417" in Path(download.value.path()).read_text()
 
-    tab.go("Cache")
+    tab.go("Library", "Cache details")
     tab.page.locator("#cache-list button").first.click()
     tab.page.get_by_role("button", name="Evict…").click()
     tab.page.locator("#cache-detail .kv-danger").click()
     expect(tab.page.locator("#cache-detail")).to_contain_text("no longer in the cache")
 
-    tab.go("Library")
+    tab.go("Library", "Documents")
     row = tab.page.locator("#library-list tr", has_text="faq.txt")
     row.locator("button[data-act=delete]").click()
     tab.page.locator("#library-list .kv-confirm-delete").get_by_text("Delete", exact=True).click()

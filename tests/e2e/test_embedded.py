@@ -22,7 +22,7 @@ from engine.request import ChatTurn, Request
 from server.routes import app_kwargs
 from tests.support.doubles import last, make_hierarchy
 from tests.support.tolerance import DEEP
-from ui.pages.compare.page import FAILING_METHODS, FAILING_QUESTION
+from ui.pages.lab.compare.part import FAILING_METHODS, FAILING_QUESTION
 
 pytestmark = [pytest.mark.embedded]
 QUESTIONS = json.loads((Path(__file__).parents[1] / "support" / "data" / "sample_questions.json").read_text())

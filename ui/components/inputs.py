@@ -53,15 +53,15 @@ def passages_slider(elem_id: str, info: str | None = _PASSAGES) -> gr.Slider:
     return _slider(1, 16, _DEFAULTS.passages, "Passages", info, elem_id)
 
 
-def ratio_slider(elem_id: str, info: str, visible: bool) -> gr.Slider:
+def ratio_slider(elem_id: str, info: str, visible: bool, label: str = "Recompute %") -> gr.Slider:
     """Return the slider for the recompute ratio in percent; `visible` says whether the chosen method has a ratio."""
-    return _slider(0, 100, _DEFAULTS.recompute_ratio * 100, "Recompute %", info, elem_id, visible)
+    return _slider(0, 100, _DEFAULTS.recompute_ratio * 100, label, info, elem_id, visible)
 
 
-def method_choice(methods: Sequence[MethodInfo], elem_id: str) -> tuple[gr.Dropdown, MethodInfo]:
-    """Return the dropdown of methods, and the one selected initially."""
+def method_choice(methods: Sequence[MethodInfo], elem_id: str) -> gr.Dropdown:
+    """Return the dropdown of methods, with the default one selected."""
     default = default_method(methods)
-    dropdown = gr.Dropdown(
+    return gr.Dropdown(
         [(method.label, method.name) for method in methods],
         value=default.name,
         label="Method",
@@ -70,7 +70,6 @@ def method_choice(methods: Sequence[MethodInfo], elem_id: str) -> tuple[gr.Dropd
         min_width=120,
         elem_id=elem_id,
     )
-    return dropdown, default
 
 
 def visibility(visible: bool) -> Any:

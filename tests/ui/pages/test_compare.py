@@ -1,4 +1,4 @@
-"""The Compare page: diff, table, figure, files, handlers and API endpoint, without a browser or a model."""
+"""The Lab's comparison: diff, table, figure, files, handlers and API endpoint, without a browser or a model."""
 
 import csv
 import io
@@ -19,9 +19,9 @@ from tests.ui.conftest import ME
 from ui.components.differences import mark_differences
 from ui.figures.pareto import pareto_figure, pareto_front
 from ui.layout import App, launch_options
-from ui.pages.compare import table
-from ui.pages.compare.export import escape_formula, write_csv, write_json
-from ui.pages.compare.table import label_citations
+from ui.pages.lab.compare import table
+from ui.pages.lab.compare.export import escape_formula, write_csv, write_json
+from ui.pages.lab.compare.table import label_citations
 
 HOSTILE = "=1+1 <script>alert(1)</script> [1] $x$"
 REQUEST = CompareRequest("Why?", ("cacheclip", "cacheblend", "direct"), (0.1, 0.2))
@@ -49,7 +49,7 @@ def backend(backend):
 
 @pytest.fixture
 def page(app):
-    return app.compare
+    return app.lab.compare
 
 
 def shown(updates):
@@ -211,7 +211,7 @@ def test_json_holds_all_times_and_stages(tmp_path):
 
 def test_a_run_ends_with_a_table_a_figure_and_two_files(page, backend):
     updates, files = [], []
-    for update in page.run("Why?", ["direct", "cacheclip"], [20, 10], 4, "3 times", ["a"], ME):
+    for update in page.run("Why?", ["direct", "cacheclip"], [], [20, 10], 4, "3 times", ["a"], ME):
         updates.append(update)
         files = downloads_of(update) or files
     (request,) = backend.comparison.requests
@@ -229,29 +229,29 @@ def test_a_run_ends_with_a_table_a_figure_and_two_files(page, backend):
     ],
 )
 def test_missing_inputs_are_reported_and_nothing_runs(page, backend, asked, methods, ratios, said):
-    (update,) = page.run(asked, methods, ratios, 3, "Once", [], ME)
+    (update,) = page.run(asked, methods, [], ratios, 3, "Once", [], ME)
     assert said in texts_of([update])
     assert backend.comparison.requests == [] and len(page.tasks) == 0
 
 
 def test_after_an_error_half_way_the_finished_outcomes_can_be_downloaded(page, backend):
     backend.comparison.error, backend.comparison.error_after = KVScopeError("The disk is gone."), 2
-    *_, ended = page.run("Why?", ["cacheclip", "direct"], [20], 3, "Once", [], ME)
+    *_, ended = page.run("Why?", ["cacheclip", "direct"], [], [20], 3, "Once", [], ME)
     assert "The disk is gone." in texts_of([ended]) and len(downloads_of(ended)) == 2
 
 
 def test_closing_the_page_cancels_the_comparison_and_discards_its_task(page, backend):
-    stream = page.run("Why?", ["direct"], [20], 3, "Once", [], ME)
+    stream = page.run("Why?", ["direct"], [], [20], 3, "Once", [], ME)
     next(stream), next(stream)
     stream.close()
     assert len(page.tasks) == 0 and len(backend.comparison.cancelled) == 1
 
 
 def test_a_click_while_a_comparison_runs_neither_stops_it_nor_starts_another(page, backend):
-    stream = page.run("Why?", ["direct"], [20], 3, "Once", [], ME)
+    stream = page.run("Why?", ["direct"], [], [20], 3, "Once", [], ME)
     next(stream)
     for question in ("Another?", " "):
-        assert list(page.run(question, ["direct"], [20], 3, "Once", [], ME)) == [gr.skip()]
+        assert list(page.run(question, ["direct"], [], [20], 3, "Once", [], ME)) == [gr.skip()]
     ended = shown(stream)
     assert "kv-comparison" in ended and "Stopped" not in ended
     assert len(backend.comparison.requests) == 1 and len(page.tasks) == 0
@@ -260,7 +260,7 @@ def test_a_click_while_a_comparison_runs_neither_stops_it_nor_starts_another(pag
 def test_stopping_keeps_what_is_finished(page, backend):
     backend.comparison.pace_s = 0.01
     updates = []
-    for update in page.run("Why?", ["cacheclip", "cacheblend", "direct"], [20], 3, "5 times", [], ME):
+    for update in page.run("Why?", ["cacheclip", "direct"], ["cacheblend"], [20], 3, "5 times", [], ME):
         updates.append(update)
         if "CacheClip" in texts_of(updates):
             page.tasks.stop(ME)

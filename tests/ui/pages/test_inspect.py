@@ -1,4 +1,4 @@
-"""The Inspect page's handlers: what they draw, how large it is, and that moving a slider runs no model."""
+"""The handlers of the Lab's inspection: what they draw, how large it is, and that moving a slider runs no model."""
 
 import json
 import re
@@ -12,16 +12,16 @@ from engine.request import Answer, Request, Source, TextSpan
 from engine.trace import Trace
 from tests.support.fake_backend.inspection import fake_inspection, inspected_passage
 from tests.ui.conftest import ME
-from ui.pages.inspect import view
-from ui.pages.inspect.page import InspectionSession
-from ui.pages.inspect.view import CITED, MAX_SPANS, RECOMPUTED, SINK, mark_spans
+from ui.pages.lab.inspect import view
+from ui.pages.lab.inspect.part import InspectionSession
+from ui.pages.lab.inspect.view import CITED, MAX_SPANS, RECOMPUTED, SINK, mark_spans
 
 WORDS = "The maintenance code of the Morning Gannet is 5730264, which is printed beside the engine room door. "
 
 
 @pytest.fixture
 def page(app):
-    return app.inspect
+    return app.lab.inspect
 
 
 def inspect(page, question="Why?"):

@@ -8,6 +8,7 @@ from gradio.components import Component
 
 from backend.interface.backend import Backend
 from engine.fidelity import TARGETS
+from engine.method import default_method
 from engine.request import ChatTurn, Request
 from store.errors import KVScopeError
 from ui.components import inputs
@@ -17,6 +18,7 @@ from ui.events import INSTANT, Update
 from ui.html import tag
 
 _DEFAULTS = Request(question="")
+_RATIO = "Recompute %: speed \u2194 fidelity"
 _RATIO_INFO = "Share of the passages' tokens to recompute. Lower is faster, higher is closer to full prefill."
 _TARGET_INFO = "How close to full prefill the answer stays. Sets Recompute % to what this model needs."
 _TEMPERATURE_INFO = "0 always picks the most likely token; higher is more varied and less faithful."
@@ -32,9 +34,9 @@ _OPENS = {"data_opens": "kv-settings-open", "aria_expanded": "false", "aria_cont
 _SETTINGS_TOGGLE = tag(  # in a chat, where the settings are folded
     "button",
     tag("svg", _SLIDERS, **_ICON, stroke_linecap="round", aria_hidden="true"),
-    tag("span", "Method and settings"),
+    tag("span", "Answer settings"),
     type="button",
-    title="Method and settings",
+    title="Answer settings",
     **_OPENS,
 )
 
@@ -54,11 +56,10 @@ class Composer:
                 self.buttons = inputs.run_buttons("Ask", "ask", "stop", **inputs.BESIDE_BOX)
             self.message = gr.HTML(elem_id="ask-message", js_on_load=None)
             self.preview = gr.HTML(elem_id="preview", js_on_load="kvscopeAsk.connectAnswer(element, trigger);")
-            # Shared settings come first, so that choosing a method moves nothing but its own options.
             with gr.Row(elem_id="settings", equal_height=False):
-                method, default = inputs.method_choice(methods, "method")
-                passages = inputs.passages_slider("passages-count")
-                ratio = inputs.ratio_slider("ratio", _RATIO_INFO, default.has_ratio)
+                default = default_method(methods)
+                ratio = inputs.ratio_slider("ratio", _RATIO_INFO, default.has_ratio, _RATIO)
+                self.picker = DocumentPicker(backend, "where")
                 target = gr.Radio(
                     [(name.capitalize(), name) for name in TARGETS],
                     label="Target",
@@ -67,21 +68,23 @@ class Composer:
                     min_width=120,
                     elem_id="target",
                 )
-                self.picker = DocumentPicker(backend, "where")
                 self.whole = gr.Checkbox(
                     label=_WHOLE, info=_WHOLE_INFO, visible="hidden", min_width=120, elem_id="whole"
                 )
-                self.options = MethodOptions(methods, default.name)
             with gr.Accordion("Advanced", open=False, elem_id="advanced"):
                 look: dict[str, Any] = {"buttons": [], "min_width": 200}
+                # Shared settings come first, so that choosing a method moves nothing but its own options.
                 with gr.Row():
+                    method = inputs.method_choice(methods, "method")
+                    passages = inputs.passages_slider("passages-count")
                     temperature = gr.Slider(
                         0, 1.5, _DEFAULTS.temperature, step=0.1, label="Temperature", info=_TEMPERATURE_INFO, **look
                     )
                     max_new_tokens = gr.Slider(
                         16, 1024, _DEFAULTS.max_new_tokens, step=16, label=_LENGTH, info=_LENGTH_INFO, **look
                     )
-                draft = gr.Checkbox(True, label=_DRAFT, info=_DRAFT_INFO, elem_id="draft")
+                    draft = gr.Checkbox(True, label=_DRAFT, info=_DRAFT_INFO, elem_id="draft")
+                    self.options = MethodOptions(methods, default.name)
 
         def change_method(name: str) -> Update:
             selected = by_name[name]

@@ -13,7 +13,6 @@ import gradio as gr
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from engine.request import Answer, RatioPreview, Request
-from ui.components.document_picker import QuestionInputs
 from ui.components.sample_questions import SampleQuestions
 from ui.events import INSTANT, RUN_MODEL, SessionTasks, Update, coalesce, session_of
 from ui.html import Markup, error_box, fact, join, tag
@@ -23,6 +22,7 @@ from ui.pages.ask.demonstration import DemonstrationPanel
 from ui.pages.ask.history import ChatHistory, render_chat_bar
 from ui.pages.ask.passages import build_drawer, render_passages
 from ui.pages.ask.results import NO_METRICS, Results, render_error, render_preview, render_turns, render_waiting
+from ui.pages.lab.page import Lab
 
 _TAGLINE = "Ask questions about your documents, on this machine. Read once, reused for every question."
 _LEGEND = {
@@ -32,7 +32,7 @@ _LEGEND = {
     tag("span", "memory", class_="kv-badge"): "Cache tier of the passage: memory, disk, or computed just now.",
 }
 _TIP = (
-    "After an answer, open Method and settings and move Recompute % to preview another ratio: higher is closer to full "
+    "After an answer, open Answer settings and move Recompute % to preview another ratio: higher is closer to full "
     "prefill, lower is faster."
 )
 _WELCOME = join(
@@ -99,11 +99,12 @@ class Ask:
         self._sample_questions.follow(document_list)
         document_list.change(**self._preview_event)
 
-    def link_to_page(self, act: str, tabs: gr.Tabs, tab_id: str, inputs: QuestionInputs, run_button: str) -> None:
-        """Let the button `act` below the answer send the question to another page and press its `run_button` there.
+    def link_to_lab(self, act: str, tabs: gr.Tabs, lab: Lab, part: str, run_button: str) -> None:
+        """Let the button `act` below the answer send the question to a part of the Lab and press `run_button` there.
 
         A follow-up question is sent together with the questions it refers to. `run_button` is a CSS selector.
         """
+        inputs = lab.question_inputs
 
         def send(chat: Chat) -> Update:
             if not chat.visible_turns:
@@ -112,11 +113,12 @@ class Ask:
             update: Update = {
                 inputs.question: chat.standalone_question(),
                 inputs.picker.documents: inputs.picker.only_existing(last.scope),
-                tabs: gr.Tabs(selected=tab_id),
+                tabs: gr.Tabs(selected="lab"),
+                lab.parts: gr.Tabs(selected=part),
             }
             return update | ({inputs.passages: last.best} if last.best else {})
 
-        outputs = [inputs.question, inputs.passages, inputs.picker.documents, tabs]
+        outputs = [inputs.question, inputs.passages, inputs.picker.documents, tabs, lab.parts]
         clicked = getattr(self.results.reply, act)(send, self.chat, outputs, **INSTANT)
         clicked.then(None, None, None, js=f"() => kvscopePress('{run_button}')", **INSTANT)
 

@@ -1,4 +1,4 @@
-"""The Library page: lists documents with their cache usage; adds, previews, renames, re-indexes and deletes them."""
+"""The Library page: adds, lists, previews, renames, re-indexes and deletes documents; the cache is its second part."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,11 +11,13 @@ from backend.interface.errors import user_message
 from backend.interface.library import DocumentUsage
 from ui.components.document_sidebar import DocumentSidebar
 from ui.components.uploads import FORMATS, Uploads
-from ui.events import INGEST_QUEUE, QUIET, Update
+from ui.events import INGEST_QUEUE, INSTANT, QUIET, Update
 from ui.html import Markup, error_box, join, tag
 from ui.pages.library import table
+from ui.pages.library.cache.part import Cache
 from ui.pages.library.table import View, filter_and_sort
 
+_REFRESH_JS = "() => kvscopePress('#cache-buttons [data-act=refresh]', 4)"  # if the cache is the open part
 _INTRO = f"Any number of {FORMATS} files. They are processed on this machine and never leave it."
 # Events that redraw the table run one at a time, so that each starts from the view the previous one returned and a
 # slow one cannot overwrite a newer table.
@@ -28,10 +30,19 @@ class Library:
     def __init__(self, backend: Backend, sidebar: DocumentSidebar) -> None:
         self._backend = backend
         self._sidebar = sidebar
+        self.cache = Cache(backend)
 
     def build(self, tab: gr.Tab) -> None:
+        with gr.Column(elem_classes="kv-page"), gr.Tabs(elem_id="library-parts"):
+            with gr.Tab("Documents", id="documents", elem_id="tab-documents"):
+                self._build_documents(tab)
+            with gr.Tab("Cache details", id="cache", elem_id="tab-cache") as cache_tab:
+                self.cache.build(cache_tab)
+        tab.select(None, None, None, js=_REFRESH_JS, **INSTANT)
+
+    def _build_documents(self, tab: gr.Tab) -> None:
         self.view = gr.State(View())
-        with gr.Column(elem_id="library-page", elem_classes="kv-page"):
+        with gr.Column(elem_id="library-page"):
             gr.HTML(join(tag("h2", "Add documents"), tag("p", _INTRO, class_="kv-muted")), js_on_load=None)
             self.uploads = Uploads(self._backend, height=132, name="library-")
             with gr.Row(elem_id="library-head", equal_height=False):

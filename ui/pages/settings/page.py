@@ -43,7 +43,7 @@ _CACHE = (
 _CACHE_NOTE = "Budgets take effect immediately. Other changes stop running questions and uploads."
 _BITS = [("16-bit: exact", 16), ("8-bit: half the size, not exact", 8)]
 _BITS_INFO = "Changing it deletes the KV that is on disk in the other precision."
-_POLICY_INFO = "Decides which passages are evicted first. See the Cache page for the formulas."
+_POLICY_INFO = "Decides which passages are evicted first. See Library, Cache details, for the formulas."
 _FIDELITY = (
     "How close answers with reused keys and values stay to those of full prefill, on the loaded model: KL divergence "
     "of the predicted tokens, measured once with built-in questions while KVScope is idle. CacheClip adaptive uses it."

@@ -1,4 +1,4 @@
-"""The Compare page: run one question through several methods and ratios; compare speed, KL and answers."""
+"""The Lab's comparison: run one question through several methods and ratios; compare speed, KL and answers."""
 
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -11,17 +11,17 @@ import gradio as gr
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from engine.analysis.comparison import CompareRequest, Comparison, Outcome
-from ui.components.document_picker import DocumentPicker, QuestionInputs
-from ui.components.inputs import BESIDE_BOX, passages_slider, question_box, run_buttons
+from engine.method import default_method
+from ui.components.document_picker import QuestionInputs
+from ui.components.inputs import RunButtons
 from ui.components.sample_questions import SampleQuestions
 from ui.events import INSTANT, RUN_MODEL, SessionTasks, Update, session_of
 from ui.figures.pareto import pareto_figure
 from ui.html import error_box, join, tag
-from ui.pages.compare import table
-from ui.pages.compare.export import write_csv, write_json
+from ui.pages.lab.compare import table
+from ui.pages.lab.compare.export import write_csv, write_json
 
 RATIOS = (0, 5, 10, 15, 20, 30, 50, 100)  # percent
-_DEFAULT_METHODS = ("cacheclip", "cacheclip-trained", "cacheblend", "direct")
 _REPEATS = {"Once": 1, "3 times": 3, "5 times": 5}
 FAILING_QUESTION = {"What is the maintenance code of the boat on the Bay Route?": "harbour-handbook.md"}
 FAILING_METHODS = ("cacheclip-trained", "direct")
@@ -29,7 +29,7 @@ _FAILING_INTRO = (
     "Where direct reuse fails: with the bundled model, full prefill and CacheClip trained name the code of the right "
     "boat. Direct reuse, which reads each passage in isolation, names the code of the reserve boat:"
 )
-_NO_QUESTION = error_box("Type a question first, then press Run.")
+_NO_QUESTION = error_box("Type a question first, then press Compare.")
 _NO_METHOD = error_box("Choose at least one method and one recompute ratio.")
 _INTRO = (
     "Run one question through several methods and compare their time to first token, how far each answer is from full "
@@ -47,17 +47,17 @@ class Compare:
     def __init__(self, backend: Backend, samples: Mapping[str, str]) -> None:
         self._backend = backend
         self._samples = dict(islice(samples.items(), 2))
-        self._methods = {method.name: method.label for method in backend.methods() if method.name != "full"}
+        methods = [method for method in backend.methods() if method.name != "full"]
+        self._methods = {method.name: method.label for method in methods}
+        self._usual = {default_method(methods).name, "direct"} & self._methods.keys()
+        self._more = self._methods.keys() - self._usual
         self.tasks = SessionTasks()
 
-    def build(self, tab: gr.Tab) -> None:
+    def build(self, question_inputs: QuestionInputs, buttons: RunButtons) -> None:
+        """Create the part inside the open Blocks; the page has its question and its buttons."""
+        self._question_inputs, self._buttons = question_inputs, buttons
         with gr.Column(elem_id="compare-page", min_width=0):
-            with gr.Column(elem_id="compare-box", min_width=0):
-                with gr.Row(elem_id="compare-row", equal_height=False):
-                    hint = "One question for all methods…"
-                    question = question_box("Question to compare methods on", hint, "compare-question")
-                    self._buttons = run_buttons("Run", "compare-run", "compare-stop", **BESIDE_BOX)
-                inputs = self._build_settings(question)
+            inputs = self._build_settings()
             with gr.Column(elem_id="compare-welcome") as self._welcome:
                 gr.HTML(tag("p", _INTRO, class_="kv-tagline"), js_on_load=None)
                 self._sample_questions = SampleQuestions(self._backend, self._samples)
@@ -76,17 +76,16 @@ class Compare:
         outputs = [self._progress, self._welcome, self._table, self._answers, self._plot_column, self._figure]
         outputs += [self._downloads, self._csv, self._json, *self._buttons]
         run: dict[str, Any] = {"fn": self.run, "inputs": inputs, "outputs": outputs, **RUN_MODEL}
-        gr.on([self._buttons.run.click, question.submit], **run)
+        buttons.run.click(**run)
         for text, button in self._sample_questions.buttons.items():
-            filled = button.click(lambda text=text: text, None, question, **INSTANT)
+            filled = button.click(lambda text=text: text, None, question_inputs.question, **INSTANT)
             filled.then(**run)
         for button in self._failing_question.buttons.values():
             button.click(self._fill_failing_question, None, inputs, **INSTANT).then(**run)
-        self._buttons.stop.click(self.tasks.stop, None, None, **INSTANT)
+        buttons.stop.click(self.tasks.stop, None, None, **INSTANT)
 
     def follow(self, document_list: gr.HTML) -> None:
-        """Update the picker and the example questions whenever the sidebar's list of documents changes."""
-        self.question_inputs.picker.follow(document_list)
+        """Update the example questions whenever the sidebar's list of documents changes."""
         self._sample_questions.follow(document_list)
         self._failing_question.follow(document_list)
 
@@ -94,6 +93,7 @@ class Compare:
         self,
         question: str,
         methods: list[str],
+        more_methods: list[str],
         ratios: list[int],
         passages: float,
         repeats: str,
@@ -109,6 +109,7 @@ class Compare:
         shown: tuple[Outcome, ...] = ()
         update: Update = {}
         try:
+            methods = [*methods, *more_methods]
             if not question.strip() or not methods or not ratios:
                 yield {self._progress: _NO_METHOD if question.strip() else _NO_QUESTION}
                 return
@@ -142,11 +143,12 @@ class Compare:
             self.tasks.finish(session, cancel)
         yield from self._finished(comparison, update)
 
-    def _build_settings(self, question: gr.Textbox) -> list[Any]:
+    def _build_settings(self) -> list[Any]:
         with gr.Column(elem_id="compare-settings", min_width=0):
+            choices = [(label, name) for name, label in self._methods.items()]
             methods = gr.CheckboxGroup(
-                [(label, name) for name, label in self._methods.items()],
-                value=[name for name in _DEFAULT_METHODS if name in self._methods],
+                [choice for choice in choices if choice[1] in self._usual],
+                value=[name for name in self._methods if name in self._usual],
                 label="Methods",
                 info="Full prefill always runs first, as the reference.",
                 elem_id="compare-methods",
@@ -158,8 +160,12 @@ class Compare:
                 info="Shares of the passages' tokens to recompute, for each method with a ratio.",
                 elem_id="compare-ratios",
             )
-            with gr.Row(elem_id="compare-numbers", equal_height=False):
-                passages = passages_slider("compare-passages")
+            with gr.Accordion("More methods and rounds", open=False, elem_id="compare-more", elem_classes="kv-more"):
+                more_methods = gr.CheckboxGroup(
+                    [choice for choice in choices if choice[1] in self._more],
+                    label="More methods",
+                    elem_id="compare-more-methods",
+                )
                 repeats = gr.Radio(
                     list(_REPEATS),
                     value="3 times",
@@ -167,19 +173,19 @@ class Compare:
                     info="Methods take turns; the median is shown.",
                     elem_id="compare-repeats",
                 )
-            picker = DocumentPicker(self._backend, "compare-where")
-        self.question_inputs = QuestionInputs(question, passages, picker)
-        return [question, methods, ratios, passages, repeats, picker.documents]
+        inputs = self._question_inputs
+        documents = inputs.picker.documents
+        return [inputs.question, methods, more_methods, ratios, inputs.passages, repeats, documents]
 
-    def _fill_failing_question(self) -> tuple[str, list[str], list[int], int, str, gr.Dropdown]:
+    def _fill_failing_question(self) -> tuple[str, list[str], list[str], list[int], int, str, gr.Dropdown]:
         """Return the values of all inputs for the question that direct reuse answers wrongly.
 
         The document's choice comes along: a document that was just added may not be among the choices yet.
         """
         ((question, name),) = FAILING_QUESTION.items()
         documents = [document.id for document in self._backend.documents() if document.name == name]
-        methods = [method for method in FAILING_METHODS if method in self._methods]
-        return question, methods, [20], 3, "Once", self.question_inputs.picker.refresh(documents)
+        usual, more = ([name for name in FAILING_METHODS if name in group] for group in (self._usual, self._more))
+        return question, usual, more, [20], 3, "Once", self._question_inputs.picker.refresh(documents)
 
     def _finished(self, comparison: Comparison | None, update: Update) -> Iterator[Update]:
         """Yield the last update, with the finished outcomes plotted and ready for download.

@@ -1,4 +1,4 @@
-"""The Inspect page: attention of both models for a question, and the tokens each method recomputes.
+"""The Lab's inspection: attention of both models for a question, and the tokens each method recomputes.
 
 Inspecting costs one full prefill; afterwards, sliders only redraw stored results. After inspecting or asking, a
 separate step redraws with the settings of that moment, which the user may have changed meanwhile.
@@ -15,13 +15,14 @@ from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from engine.analysis.inspection import InspectedPassage, Inspection
 from engine.generation.citations import quoted_spans
+from engine.method import default_method
 from engine.request import Answer, Request, Source
 from ui.components import inputs
-from ui.components.document_picker import DocumentPicker, QuestionInputs
+from ui.components.document_picker import QuestionInputs
 from ui.events import INSTANT, QUIET, RUN_MODEL, SessionTasks, Update, coalesce, session_of
 from ui.figures.inspection import agreement_figure, attention_figure, layer_kl_figure
 from ui.html import Markup, error_box, progress_line, tag
-from ui.pages.inspect import view
+from ui.pages.lab.inspect import view
 
 _ALL_PASSAGES = ("All", 0)  # a choice and its value
 _INTRO = (
@@ -29,7 +30,7 @@ _INTRO = (
     "Type a question above and press Inspect: after one full prefill of the passages, the slider responds instantly."
 )
 _WAITING = progress_line("Waiting for the model")
-_NO_QUESTION = error_box("Type a question first, then press Enter.")
+_NO_QUESTION = error_box("Type a question first, then press Inspect.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,17 +67,11 @@ class Inspect:
         self._methods = {method.name: method for method in backend.methods()}
         self.tasks = SessionTasks()
 
-    def build(self, tab: gr.Tab) -> None:
+    def build(self, question_inputs: QuestionInputs, buttons: inputs.RunButtons) -> None:
+        """Create the part inside the open Blocks; the page has its question and its buttons."""
+        self._question_inputs, self.inspect_buttons = question_inputs, buttons
         self.session = gr.State(None)  # must have no change listener, or Gradio hashes all of it
-        with gr.Column(elem_id="inspect-page", elem_classes="kv-page", min_width=0):
-            with gr.Row(elem_id="inspect-box", equal_height=False):
-                question = inputs.question_box(
-                    "Question to inspect", "Which question do you want to inspect?", "inspect-question"
-                )
-                self.inspect_buttons = inputs.run_buttons("Inspect", "inspect-go", "inspect-stop", **inputs.BESIDE_BOX)
-                passages = inputs.passages_slider("inspect-count", None)
-                picker = DocumentPicker(self._backend, "inspect-where")
-                self.question_inputs = QuestionInputs(question, passages, picker)
+        with gr.Column(elem_id="inspect-page", min_width=0):
             self.progress = gr.HTML(elem_id="inspect-progress", js_on_load=None)
             self.intro = gr.HTML(tag("p", _INTRO, class_="kv-intro"), elem_id="inspect-empty", js_on_load=None)
             with gr.Column(elem_id="inspect-results", min_width=0, visible=False) as self.results:
@@ -187,9 +182,10 @@ class Inspect:
 
     def _build_results(self) -> None:
         with gr.Column(elem_id="inspect-choice", min_width=0):
-            self.method, default = inputs.method_choice(list(self._methods.values()), "inspect-method")
+            methods = list(self._methods.values())
+            self.method = inputs.method_choice(methods, "inspect-method")
             info = "Updates instantly from stored scores; no model runs."
-            self.ratio = inputs.ratio_slider("inspect-ratio", info, default.has_ratio)
+            self.ratio = inputs.ratio_slider("inspect-ratio", info, default_method(methods).has_ratio)
             self.summary = gr.HTML(elem_id="inspect-summary", js_on_load=None)
             with gr.Row(elem_id="inspect-apply-row"):
                 label = "Ask with these settings"
@@ -223,15 +219,14 @@ class Inspect:
         return self.inspect_buttons.show(running) | self.answer_buttons.show(running)
 
     def _connect(self) -> None:
-        question = self.question_inputs.question
+        question = self._question_inputs
         buttons = [*self.inspect_buttons, *self.answer_buttons]
         choices = [self.session, self.method, self.ratio, self.passage_choice]
         redrawn = [self.summary, self.text, self.rank_scatter, self.agreement]
         instant: dict[str, Any] = {"queue": False, "trigger_mode": "always_last", **QUIET}
-        settings = [question, self.question_inputs.passages, self.ratio, self.question_inputs.picker.documents]
+        settings = [question.question, question.passages, self.ratio, question.picker.documents]
         shown = [self.session, self.progress, self.intro, self.results, self.passage_choice, self.answer_html, self.kl]
-        submit = [self.inspect_buttons.run.click, question.submit]
-        inspected = gr.on(submit, self.run_inspection, settings, [*shown, *buttons], **RUN_MODEL)
+        inspected = self.inspect_buttons.run.click(self.run_inspection, settings, [*shown, *buttons], **RUN_MODEL)
         inspected.then(self.show_passage, choices, [self.attention_map, *redrawn], **instant)
         self.ratio.change(self.redraw, choices, redrawn, **instant)
         self.method.change(self.change_method, choices, [self.method, self.ratio, *redrawn], **instant)

@@ -1,4 +1,4 @@
-"""The Cache page: tier budgets, the knowledge tree with pinning and eviction, and cache hits of recent questions."""
+"""The Library's cache details: tier budgets, the knowledge tree with pinning and eviction, and cache hits."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,8 +13,8 @@ from ui.events import INSTANT, Update
 from ui.figures.hit_rate import hit_rate_figure
 from ui.format import GIB, count, size
 from ui.html import Markup, error_box, join, tag
-from ui.pages.cache import view
-from ui.pages.cache.tree import boxes, tree_figure
+from ui.pages.library.cache import view
+from ui.pages.library.cache.tree import boxes, tree_figure
 
 _INTRO = "Keys and values (KV) that were computed for your passages. Questions reuse them instead of recomputing them."
 _EMPTY = "The cache is empty. Add a document: its passages are computed once and cached here."
@@ -37,15 +37,15 @@ class Selection:
 
 
 class Cache:
-    """The page; what a session has selected is kept in its State `selection`."""
+    """The part; what a session has selected is kept in its State `selection`."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
     def build(self, tab: gr.Tab) -> None:
-        with gr.Column(elem_id="cache", elem_classes="kv-page"):
+        with gr.Column(elem_id="cache"):
             with gr.Row(elem_id="cache-head"):
-                gr.HTML(join(tag("h2", "Cache"), tag("p", _INTRO, class_="kv-muted")), js_on_load=None)
+                gr.HTML(tag("p", _INTRO, class_="kv-muted"), js_on_load=None)
                 self.actions = gr.HTML(elem_id="cache-buttons", js_on_load=_ON_CLICK)
             self.message = gr.HTML(elem_id="cache-message", js_on_load=None)
             self._tiers = gr.HTML(elem_id="cache-tiers", js_on_load=_ON_CLICK)

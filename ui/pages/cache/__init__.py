@@ -1,1 +1,0 @@
-"""The Cache page: tiers and budgets, the knowledge tree, and cache hits."""

@@ -1,1 +1,0 @@
-"""The Compare page: one question through several methods, side by side."""

@@ -1,0 +1,1 @@
+"""The Lab page: one question, its methods compared and its attention inspected."""

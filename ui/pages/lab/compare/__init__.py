@@ -1,0 +1,1 @@
+"""The Lab's comparison: one question through several methods, side by side."""
