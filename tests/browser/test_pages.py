@@ -51,10 +51,10 @@ def test_a_citation_opens_its_passage_even_after_a_page_reload(answered, backend
 
 def test_citations_and_sliders_are_targets_of_24_pixels(answered, backend):
     backend.answer = "Yes [1][2]."
-    answered.open_settings()
-    targets = answered.page.locator("#reply button.kv-cite, #settings input[type=range]")
+    answered.open_advanced()
+    targets = answered.page.locator("#reply button.kv-cite, #composer input[type=range]")
     sizes = targets.evaluate_all("all => all.filter((e) => e.checkVisibility()).map((e) => e.getBoundingClientRect())")
-    assert len(sizes) == 4 and all(box["width"] >= 24 and box["height"] >= 24 for box in sizes), sizes
+    assert len(sizes) == 6 and all(box["width"] >= 24 and box["height"] >= 24 for box in sizes), sizes
 
 
 def test_one_click_sends_the_question_and_its_documents_to_another_page(answered, backend):

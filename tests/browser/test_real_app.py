@@ -129,6 +129,7 @@ def test_cite_inspect_compare_evict_and_delete(app, visit):
 
     tab.go("Lab", "Speed and answers")
     tab.page.fill("#lab-question textarea", QUESTION)
+    tab.page.click("#compare-more > button")
     tab.page.get_by_label("Once").check()
     tab.page.click("#compare-run")
     expect(tab.page.locator("#compare-downloads")).to_be_visible(timeout=LONG_MS)

@@ -34,13 +34,13 @@ class Library:
 
     def build(self, tab: gr.Tab) -> None:
         with gr.Column(elem_classes="kv-page"), gr.Tabs(elem_id="library-parts"):
-            with gr.Tab("Documents", id="documents", elem_id="tab-documents"):
-                self._build_documents(tab)
+            with gr.Tab("Documents", id="documents", elem_id="tab-documents") as documents_tab:
+                self._build_documents(tab, documents_tab)
             with gr.Tab("Cache details", id="cache", elem_id="tab-cache") as cache_tab:
                 self.cache.build(cache_tab)
         tab.select(None, None, None, js=_REFRESH_JS, **INSTANT)
 
-    def _build_documents(self, tab: gr.Tab) -> None:
+    def _build_documents(self, *tabs: gr.Tab) -> None:
         self.view = gr.State(View())
         with gr.Column(elem_id="library-page"):
             gr.HTML(join(tag("h2", "Add documents"), tag("p", _INTRO, class_="kv-muted")), js_on_load=None)
@@ -61,7 +61,7 @@ class Library:
         drawn = [self.table, self.summary, self.poll]
         document_list = self._sidebar.document_list
         self.uploads.wire(document_list, self._sidebar.current)
-        for event in (tab.select, document_list.change, self.poll.tick):
+        for event in (*(tab.select for tab in tabs), document_list.change, self.poll.tick):
             event(self.refresh, self.view, drawn, **_SERIAL)
         self._filter.change(self.filter, [self.view, self._filter], [self.view, *drawn], **_SERIAL)
         self.table.click(self.act, self.view, [self.view, self.error, document_list, *drawn], **_SERIAL)
