@@ -2,7 +2,6 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from threading import Event
 
 import httpx
@@ -197,17 +196,6 @@ def test_a_stopped_answer_ends_in_an_error(client, backend, monkeypatch):
         stops[1].set()
         with pytest.raises(openai.InternalServerError, match="stopped before its end"):
             whole.result()
-
-
-def test_a_quote_that_replaces_a_repeating_answer_is_streamed_whole(client, backend, monkeypatch):
-    def replaced(request, cancel):
-        *answers, last = FakeBackend(0).answers_to(request, Event())
-        yield from [*answers, replace(last, text="The brass plate says 5730264, and so does page one of the log. [1]")]
-
-    monkeypatch.setattr(backend, "answers_to", replaced)
-    chunks = client.chat.completions.create(model="kvscope", stream=True, **ASK)
-    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
-    assert text == f"{FakeBackend(0).answer}\n\nThe brass plate says 5730264, and so does page one of the log. [1]"
 
 
 def test_an_error_during_a_stream_is_an_event_without_an_end_mark(url, backend, monkeypatch):
