@@ -82,7 +82,7 @@ class DocumentLibrary:
             is_claimed = existing is None and self._claim(document_id)
         if not is_claimed:
             reason = f"It is already in the library as {existing.name}." if existing else "It is already being added."
-            yield Progress("indexed", 1, 1, existing, reason)
+            yield Progress("indexed", 1, 1, existing, reason, unchanged=existing is not None)
             return
         try:
             parsed = yield from isolated.parse_isolated(data, name, self._limits)
@@ -110,7 +110,7 @@ class DocumentLibrary:
             document = self._catalog.document(document_id)
             is_claimed = self._claim(document_id)
         if not is_claimed:
-            yield Progress("indexed", 1, 1, document, "It is already being re-indexed.")
+            yield Progress("indexed", 1, 1, document, "It is already being re-indexed.", unchanged=True)
             return
         try:
             with self._lock:

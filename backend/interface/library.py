@@ -17,6 +17,7 @@ class IngestProgress:
     total: int
     message: str = ""  # an error or a warning for the user
     document_id: str = ""  # once the file is in the library
+    unchanged: bool = False  # the document was in the library, or is re-indexed elsewhere
 
 
 @dataclass(frozen=True, slots=True)

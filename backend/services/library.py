@@ -159,7 +159,8 @@ class LocalLibraryService:
         """
 
         def at(stage: str, done: int, total: int, message: str) -> IngestProgress:
-            return IngestProgress(name, stage, done, total, message, document.id if document else "")
+            document_id = document.id if document else ""
+            return IngestProgress(name, stage, done, total, message, document_id, unchanged)
 
         def ended(message: str, remedy: str = "") -> IngestProgress:
             if document:
@@ -168,7 +169,7 @@ class LocalLibraryService:
 
         minutes = self.loader.settings.ingest_timeout_minutes
         session = cancel.session if isinstance(cancel, SessionEvent) else ""
-        stage, warning = "waiting", ""
+        stage, warning, unchanged = "waiting", "", False
         document: Document | None = None
         slot = ExitStack()
         try:
@@ -177,6 +178,7 @@ class LocalLibraryService:
             with closing(_until_claimed(start)) as steps:  # closing rolls back; only then an error is reported
                 while step := self._next_step(steps, stage, limit):
                     stage, document, warning = step.stage, step.document, step.warning or warning
+                    unchanged = step.unchanged
                     yield at(stage, step.done, step.total, warning)
             chunks = runtime.library.chunks(document.id) if document else []
             stage = "prefilled"

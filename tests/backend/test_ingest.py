@@ -127,6 +127,13 @@ def test_a_document_whose_prefill_fails_is_in_the_library_and_says_so(start, tmp
     assert state.stage == "done" and state.document_id and "unchanged" not in state.message
 
 
+def test_a_copy_is_unchanged(start, tmp_path):
+    backend, file = start(), write(tmp_path / "ferry.txt", 3)
+    *_, states = backend.ingest([(file, "ferry.txt"), (file, "copy.txt")], Event())
+    assert [(state.stage, state.unchanged) for state in states] == [("done", False), ("done", True)]
+    assert states[0].document_id == states[1].document_id
+
+
 def write(path, num_sentences):
     path.write_text(" ".join(f"Ferry {number} sails to Port Arden at noon." for number in range(num_sentences)))
     return path

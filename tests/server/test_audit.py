@@ -2,16 +2,19 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from threading import Event
 
 import httpx
 import pytest
 from gradio_client import Client, handle_file
 
+from backend.interface.library import IngestProgress
 from server.audit import audited
 from server.auth import FAILURES
 from store.audit import ACTIONS, REFUSALS, AuditLog
 from store.errors import NoSuchDocument, StoreFull
+from store.types import Document
 from tests.server.conftest import GUARDED, KEYS, PASSWORD, serving
 from tests.support.fake_backend.backend import FakeBackend
 
@@ -51,7 +54,6 @@ def test_each_action_of_the_apis_has_its_entry_and_questions_have_none(server, f
     gradio = Client(server.url, headers=BEARER, verbose=False)
     for _ in range(2):
         gradio.predict(handle_file(tmp_path / "a.txt"), api_name="/add_document")
-    server.backend.stored_documents = server.backend.stored_documents[:1]
     gradio.predict(SHA, "b.txt", api_name="/rename_document")
     gradio.predict(SHA, api_name="/reindex_document")
     gradio.predict("What is xylophonquartz?", api_name="/ask")
@@ -112,6 +114,30 @@ def test_outcomes_of_files(tmp_path):
     next(steps)
     steps.close()  # the client has gone
     assert entries(tmp_path) == [entry("", "add", "failed", name="a.txt")]
+    list(backend.ingest([*files[1:], (files[1][0], "copy.txt")], Event()))
+    added = entry("", "add", name="a.txt", document=SHA)
+    assert entries(tmp_path) == [added, added | {"outcome": "unchanged"}]
+
+
+def test_a_document_has_its_entry_as_soon_as_it_is_in_the_library(tmp_path):
+    fake = FakeBackend(documents=[Document(SHA, "a (2).txt", 1, None, 1, 0.0)])
+    waiting = [IngestProgress(name, "waiting", 0, 1) for name in ("a.txt", "b.txt", "c.txt")]
+    failed, indexed, prefilled = (replace(waiting[0], stage=stage) for stage in ("failed", "indexed", "prefilled"))
+    backend = audited(fake, AuditLog(tmp_path))
+    states = [
+        waiting,
+        [replace(indexed, document_id=SHA), *waiting[1:]],
+        [replace(prefilled, document_id=SHA), *waiting[1:]],
+        [replace(prefilled, document_id=SHA), failed, waiting[2]],
+    ]
+    fake.ingest = lambda files, cancel: (step for step in states)
+    steps = backend.ingest([(tmp_path, state.name) for state in waiting], Event())
+    added, refused = entry("", "add", name="a (2).txt", document=SHA), entry("", "add", "failed", name="b.txt")
+    for expected in ([], [added], [], [refused]):
+        next(steps)
+        assert entries(tmp_path) == expected
+    steps.close()
+    assert entries(tmp_path) == [entry("", "add", "failed", name="c.txt")]
 
 
 def test_an_action_that_fails_is_recorded_and_its_error_is_passed_on(tmp_path, monkeypatch):
