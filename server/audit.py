@@ -74,9 +74,11 @@ class _AuditedBackend(_Audited):
         with self._audit.recording(_client(), "export"):
             self._wrapped.export(target)
 
-    def delete(self, document_id: str) -> None:
-        with self._audit.recording(_client(), "delete", self._name(document_id), document_id):
-            self._wrapped.delete(document_id)
+    def delete(self, document_id: str) -> bool:
+        with self._audit.recording(_client(), "delete", self._name(document_id), document_id) as details:
+            is_deleted: bool = self._wrapped.delete(document_id)
+            details["outcome"] = "ok" if is_deleted else "unchanged"
+        return is_deleted
 
 
 def audited(backend: Backend, audit: AuditLog) -> Backend:

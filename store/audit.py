@@ -63,14 +63,18 @@ class AuditLog:
     def recording(
         self, client: str, action: str, name: str = "", document_id: str = ""
     ) -> Iterator[dict[str, str | int]]:
-        """Record whether the block succeeds; the details that it adds to the dictionary are recorded, too."""
+        """Record whether the block succeeds, and the details that it adds to the dictionary.
+
+        Among them can be another `outcome` than 'ok'.
+        """
         details = dict[str, str | int]()
         try:
             yield details
         except BaseException:
             self.record(client, action, "failed", name, document_id)
             raise
-        self.record(client, action, "ok", name, document_id, **details)
+        outcome = str(details.pop("outcome", "ok"))
+        self.record(client, action, outcome, name, document_id, **details)
 
 
 NO_LOG = AuditLog(None)

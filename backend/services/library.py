@@ -75,19 +75,21 @@ class LocalLibraryService:
         with self.loader.borrow() as runtime:
             return runtime.library.rename(document_id, name)
 
-    def delete(self, document_id: str) -> None:
+    def delete(self, document_id: str) -> bool:
         with self.loader.borrow() as runtime:
             library, passages = runtime.library, runtime.engine.passages
             with passages.track_deletions():
                 # KV is deleted first: its keys are computed from the texts, which go with the document.
                 texts = {chunk.passage for chunk in library.chunks(document_id)}
                 keys = [key for text in texts for key in passages.delete(text)]
-                for text in {chunk.passage for chunk in library.delete(document_id)} - texts:
+                deleted = library.delete(document_id)
+                for text in {chunk.passage for chunk in deleted} - texts:
                     passages.delete(text)
                 for key in keys:
                     runtime.tiers.tree.delete(key)  # a running question may have computed it again
                 self.chunk_owners.discard(document_id)
                 passages.delete_other_models()
+        return bool(deleted)
 
     def add(self, files: Sequence[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
         """Add files, given as path and display name; yield the progress of all. Errors become messages."""

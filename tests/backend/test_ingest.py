@@ -127,11 +127,12 @@ def test_a_document_whose_prefill_fails_is_in_the_library_and_says_so(start, tmp
     assert state.stage == "done" and state.document_id and "unchanged" not in state.message
 
 
-def test_a_copy_is_unchanged(start, tmp_path):
+def test_a_copy_is_unchanged_and_only_the_first_deletion_deletes(start, tmp_path):
     backend, file = start(), write(tmp_path / "ferry.txt", 3)
     *_, states = backend.ingest([(file, "ferry.txt"), (file, "copy.txt")], Event())
     assert [(state.stage, state.unchanged) for state in states] == [("done", False), ("done", True)]
     assert states[0].document_id == states[1].document_id
+    assert [backend.delete(states[0].document_id) for _ in range(2)] == [True, False]
 
 
 def write(path, num_sentences):

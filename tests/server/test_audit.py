@@ -71,7 +71,7 @@ def test_each_action_of_the_apis_has_its_entry_and_questions_have_none(server, f
         entry(KEY, "reindex", name="b.txt", **document),
         entry(KEY, "export"),
         entry(KEY, "delete", name="b.txt", **document),
-        entry(KEY, "delete"),
+        entry(KEY, "delete", "unchanged"),
     ]
 
 

@@ -163,8 +163,10 @@ class FakeBackend:
             states[index] = IngestProgress(name, "done", 1, 1, "", digest, unchanged)
             yield list(states)
 
-    def delete(self, document_id: str) -> None:
-        self.stored_documents = [document for document in self.stored_documents if document.id != document_id]
+    def delete(self, document_id: str) -> bool:
+        before = self.stored_documents
+        self.stored_documents = [document for document in before if document.id != document_id]
+        return len(self.stored_documents) < len(before)
 
     def tier_usage(self) -> list[TierUsage]:
         size = 12_400_000 * len(self.stored_documents)
