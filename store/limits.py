@@ -37,6 +37,11 @@ class Limits:
             limit = f"{self.max_picture_pages:,} for text recognition (--max-picture-pages)"
             raise DocumentTooLarge(f"{name} has {pages:,} pages, and the limit is {limit}.")
 
+    def ocr_warning(self, pages: int) -> str:
+        """Return the sentence to show for a document with this many scanned pages above the limit."""
+        unread = "1 scanned page was" if pages == 1 else f"{pages:,} scanned pages were"
+        return f"{unread} not read; the limit is {self.max_ocr_pages:,} (--max-ocr-pages)."
+
     def check_characters(self, characters: int, name: str) -> None:
         """Raise DocumentTooLarge if a text is too long; parsers call it before the expensive work."""
         if characters > self.max_characters:
