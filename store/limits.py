@@ -20,6 +20,11 @@ class Limits:
     def max_file_bytes(self) -> int:
         return self.max_file_mib * 2**20
 
+    @property
+    def most_pages(self) -> int:
+        """The most pages that a file of any format may have."""
+        return max(self.max_pages, self.max_picture_pages)
+
     def check_file(self, size_bytes: int, name: str) -> None:
         """Raise DocumentTooLarge if a file is too large."""
         if size_bytes > self.max_file_bytes:

@@ -156,6 +156,13 @@ def test_only_so_many_pages_are_recognized(monkeypatch):
         parse(pages, "a.tiff", Limits(max_picture_pages=1))
 
 
+def test_the_limit_on_pages_is_not_for_pictures(monkeypatch):
+    monkeypatch.setattr("store.ingest.ocr.image.available", lambda: True)
+    monkeypatch.setattr("store.ingest.ocr.image.recognize", lambda image: ["alpha"])
+    pages = saved(picture("x"), "TIFF", save_all=True, append_images=[picture("y")])
+    assert len(parse(pages, "a.tiff", Limits(max_pages=1, max_picture_pages=2)).page_starts) == 2
+
+
 def test_a_scan_above_the_limit_is_refused_with_the_limit(monkeypatch):
     monkeypatch.setattr(ocr, "available", lambda: True)
     monkeypatch.setattr(ocr, "recognize_pdf_pages", lambda data, indices: ([] for _ in indices))
