@@ -57,10 +57,10 @@ class Catalog:
             self.notice = rebuild(folder, damage) if damage else ""  # what was damaged, for the user
             self._connection = connect(folder / FILE_NAME)
             if has_tables(self._connection) and is_outdated(self._connection):
-                make_copy(self._connection, folder)
+                make_copy(folder)
             migrate(self._connection)
             self.bm25 = BM25Index(self._connection)
-        make_copy(self._connection, folder)
+        make_copy(folder)
 
     def documents(self) -> list[Document]:
         """Return complete documents, newest first."""
@@ -169,7 +169,7 @@ class Catalog:
             seal(self._connection, document.id)
         self._empty_log()
         if is_copy_due(self._folder):
-            make_copy(self._connection, self._folder)
+            make_copy(self._folder)
         return self.document(document.id)
 
     def rename(self, document_id: str, name: str) -> Document:
@@ -205,7 +205,7 @@ class Catalog:
 
     def close(self) -> None:
         """Copy the database if it has changed, and close it."""
-        make_copy(self._connection, self._folder)
+        make_copy(self._folder)
         self._connection.close()
 
     def _empty_log(self) -> None:
