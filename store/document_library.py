@@ -98,6 +98,7 @@ class DocumentLibrary:
         finally:
             self._release(document_id)
         yield Progress("indexed", 1, 1, document, document.warning)
+        self._catalog.copy_if_due()
 
     def reindex(self, document_id: str) -> Iterator[Progress]:
         """Re-chunk and re-embed a document with the current chunking, yielding progress.
@@ -125,6 +126,7 @@ class DocumentLibrary:
         finally:
             self._release(document_id)
         yield Progress("indexed", 1, 1, document, document.warning)
+        self._catalog.copy_if_due()
 
     def documents_without_vectors(self) -> list[Document]:
         """Return the documents that only words find, because vectors are missing; `embed_missing` computes them."""

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
+from threading import Lock
 
 from store.catalog.bm25 import BM25Index
 from store.catalog.copies import clean_up, forget, is_copy_due, make_copy
@@ -42,7 +43,9 @@ FROM chunks JOIN documents ON documents.id = document_id WHERE NOT pending
 
 
 class Catalog:
-    """The tables. Not thread-safe. Each method that writes is one transaction, and raises StoreFull."""
+    """The tables. Not thread-safe, except `copy_if_due`. Each other method that writes is one transaction, and raises
+    StoreFull.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Open the database in a library's folder, which is created; a damaged one is rebuilt, see `notice`.
@@ -50,6 +53,7 @@ class Catalog:
         Raises NewerLibrary.
         """
         self._folder = folder
+        self._copying = Lock()  # one copy at a time, and none while a document is deleted from the copies
         with disk_full_as_store_full(f"open {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
             clean_up(folder)
@@ -168,9 +172,13 @@ class Catalog:
             )
             seal(self._connection, document.id)
         self._empty_log()
-        if is_copy_due(self._folder):
-            make_copy(self._folder)
         return self.document(document.id)
+
+    def copy_if_due(self) -> None:
+        """Copy the database if the newest copy is old; the database can be used meanwhile."""
+        with self._copying:
+            if is_copy_due(self._folder):
+                make_copy(self._folder)
 
     def rename(self, document_id: str, name: str) -> Document:
         with self._transaction("rename a document"):
@@ -196,7 +204,8 @@ class Catalog:
         query = f"SELECT 1 FROM documents WHERE pending = ? AND {OWNER} = ?"
         was_complete = self._connection.execute(query, (DELETED, owner)).fetchone() is not None
         if was_complete:
-            forget(self._folder, owner.partition(".")[0])
+            with self._copying:
+                forget(self._folder, owner.partition(".")[0])
         with self._transaction("delete a document"):
             if was_complete:  # the lexical index keeps the words of deleted chunks until it is merged
                 self._connection.execute("INSERT INTO words (words) VALUES ('optimize')")
@@ -205,7 +214,8 @@ class Catalog:
 
     def close(self) -> None:
         """Copy the database if it has changed, and close it."""
-        make_copy(self._folder)
+        with self._copying:
+            make_copy(self._folder)
         self._connection.close()
 
     def _empty_log(self) -> None:

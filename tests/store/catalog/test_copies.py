@@ -4,12 +4,17 @@ import os
 import sqlite3
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
+from threading import Event
+
+import pytest
 
 from store.catalog.catalog import Catalog
-from store.catalog.copies import copies_of
+from store.catalog.copies import _copy_tables, copies_of
 from store.catalog.schema import open_database, seal
 from store.catalog.stored import documents_in
+from tests.store.conftest import search
 
 COPY = """
 import sys
@@ -52,3 +57,46 @@ def test_a_large_copy_needs_no_temporary_file_elsewhere(tmp_path):
     assert stored.is_whole and [chunk["text"] for chunk in stored.chunks] == [*texts.values()]
     assert list((folder / "copies").iterdir()) == [path]
     catalog.close()
+
+
+@pytest.fixture
+def copying(open_library, file_of, tmp_path, monkeypatch):
+    """A library that is being copied while a second document is added; the event lets the copy go on."""
+    library, begun, go_on = open_library(), Event(), Event()
+    list(library.add(file_of("xylophonquartz " * 50, "secret.txt"), "secret.txt"))
+    for path in copies_of(tmp_path / "library"):
+        path.unlink()
+
+    def copy_slowly(target):
+        _copy_tables(target)
+        begun.set()
+        assert go_on.wait(30)
+
+    with monkeypatch.context() as patch, ThreadPoolExecutor(2) as pool:
+        patch.setattr("store.catalog.copies._copy_tables", copy_slowly)
+        pool.submit(list, library.add(file_of("The heron waits.", "birds.txt"), "birds.txt"))
+        assert begun.wait(30)
+        yield library, pool, go_on
+        go_on.set()
+
+
+def test_a_library_is_used_while_it_is_copied_and_what_is_deleted_then_is_in_no_copy(copying, tmp_path):
+    library, pool, go_on = copying
+    birds, secret = library.documents()
+    assert search(library, "heron", 1)[0].chunk.document_id == birds.id
+    deleting = pool.submit(library.delete, secret.id)
+    wait([deleting], timeout=0.3)
+    go_on.set()
+    deleting.result(30)
+    assert copies_of(tmp_path / "library") and library.documents() == [birds]
+    files = [path for path in (tmp_path / "library").rglob("*") if path.is_file()]
+    assert not any(b"xylophonquartz" in path.read_bytes() for path in files)
+
+
+def test_closing_waits_for_a_copy(copying, tmp_path):
+    library, pool, go_on = copying
+    closing_library = pool.submit(library.close)
+    assert wait([closing_library], timeout=0.3).not_done
+    go_on.set()
+    closing_library.result(30)
+    assert len(copies_of(tmp_path / "library")) == 1
