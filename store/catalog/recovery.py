@@ -53,7 +53,7 @@ def find_damage(folder: Path) -> str:
     try:
         with closing(connect(path)) as connection:
             if not has_tables(connection):  # they can be lost with a damaged log
-                return "is damaged (its tables are missing)" if has_traces else ""
+                return "is damaged (its tables are missing)" if has_traces or schema_version(connection) else ""
             return _inspect(connection)
     except sqlite3.DatabaseError as error:
         if is_disk_full(error) or getattr(error, "sqlite_errorcode", 0) & 0xFF in USABLE:

@@ -124,6 +124,14 @@ def test_a_database_whose_tables_were_lost_with_its_log_is_damaged(open_library,
     assert texts_of(library) == WHOLE and "was damaged" in library.notice
 
 
+def test_a_database_with_a_version_and_no_tables_is_damaged(open_library, tmp_path):
+    (tmp_path / "library").mkdir()
+    with closing(sqlite3.connect(tmp_path / "library" / DATABASE)) as database:
+        database.execute("PRAGMA user_version = 2")
+    library = open_library()
+    assert library.documents() == [] and "was damaged" in library.notice
+
+
 def test_a_complete_document_does_not_depend_on_the_log(open_library, file_of, tmp_path):
     library = open_library()
     list(library.add(file_of(TEXTS["birds.txt"], "birds.txt"), "birds.txt"))
