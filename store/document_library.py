@@ -145,9 +145,10 @@ class DocumentLibrary:
                 continue  # it is being re-indexed, or deleted
             try:
                 with self._lock:
-                    if document.id not in {each.id for each in self.documents_without_vectors()}:
+                    owner, num_segments = self._catalog.segment_counts(document.id).get(document.id, ("", 0))
+                    if self._vectors.num_segments(owner) == num_segments:
                         continue  # re-indexed or deleted in the meantime
-                    owner, chunks = self._catalog.owner(document.id), self._catalog.chunks(document.id)
+                    chunks = self._catalog.chunks(document.id)
                     self._vectors.delete(owner)
                 num_segments = yield from self._embed(owner, chunks)
                 with self._lock, suppress(NoSuchDocument):  # deleted in the meantime

@@ -122,9 +122,10 @@ class Catalog:
         """Return the owners of incomplete vectors: of half-added, half-deleted or replaced documents."""
         return [row[0] for row in self._connection.execute(f"SELECT {OWNER} FROM documents WHERE pending")]
 
-    def segment_counts(self) -> dict[str, tuple[str, int]]:
-        """Return the owner and the number of vectors that each complete document should have, by its id."""
-        rows = self._connection.execute(f"SELECT id, {OWNER}, passages FROM documents WHERE NOT pending")
+    def segment_counts(self, document_id: str = "") -> dict[str, tuple[str, int]]:
+        """Return the owner and the number of vectors that each complete document, or one, should have, by its id."""
+        query = f"SELECT id, {OWNER}, passages FROM documents WHERE NOT pending"
+        rows = self._connection.execute(*((f"{query} AND id = ?", (document_id,)) if document_id else (query,)))
         return {document_id: (owner, count) for document_id, owner, count in rows}
 
     def restore(self, document_ids: Iterable[str]) -> str:

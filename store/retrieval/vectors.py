@@ -67,7 +67,10 @@ class ExactIndex:
 
     def segment_counts(self) -> dict[str, int]:
         """Return the number of segments of each owner that has any."""
-        return {owner: sum(len(block.vectors) for block in blocks) for owner, blocks in self._blocks.items()}
+        return {owner: self.num_segments(owner) for owner in self._blocks}
+
+    def num_segments(self, owner: str) -> int:
+        return sum(len(block.vectors) for block in self._blocks.get(owner, ()))
 
     def search(self, vector: np.ndarray, top_k: int, owners: Iterable[str]) -> list[tuple[str, float]]:
         """Return at most `top_k` (chunk id, cosine of its best segment with `vector` [D]), best first, ties by id."""

@@ -11,6 +11,7 @@ from store.catalog.catalog import Catalog
 from store.catalog.copies import copies_of
 from store.catalog.schema import migrate
 from store.errors import NewerLibrary, StoreFull
+from store.retrieval.vectors import VectorIndex
 from tests.store.conftest import search
 
 TEXTS = {
@@ -161,6 +162,14 @@ def test_damaged_vectors_are_computed_again(open_library, filled, damage):
             assert texts_of(library) == WHOLE
             check(library, filled)
             library.close()
+
+
+def test_all_documents_are_looked_at_once_to_find_missing_vectors(open_library, filled, monkeypatch):
+    shutil.rmtree(filled / "vectors")
+    library, counts, count = open_library(), [], VectorIndex.segment_counts
+    monkeypatch.setattr(VectorIndex, "segment_counts", lambda index: counts.append(1) or count(index))
+    list(library.embed_missing())
+    assert len(counts) == 1 < len(library.documents()) and not library.documents_without_vectors()
 
 
 def test_a_folder_that_ended_the_process_while_it_was_opened_is_not_opened_again(open_library, filled):
