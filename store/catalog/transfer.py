@@ -17,7 +17,7 @@ from typing import IO, Any
 from store.catalog.schema import FILE_NAME, is_outdated, open_database
 from store.catalog.stored import StoredDocument, documents_in, insert
 from store.disk_full import disk_full_as_store_full
-from store.errors import KVScopeError
+from store.errors import ExportFailed, KVScopeError
 from store.limits import Limits
 from store.names import clean_name, unique_name
 from store.preferences import Preferences
@@ -26,10 +26,6 @@ FORMAT = 1
 MANIFEST, DOCUMENTS, PREFERENCES = "manifest.json", "documents.jsonl", "preferences.json"
 MAX_LINE_BYTES = 2**30  # of one document; the longest text that the settings allow has 50 million characters
 MAX_SMALL_BYTES = 2**20  # of the other members
-
-
-class ExportFailed(KVScopeError):
-    hint = "Start KVScope once, or run it with --repair, then export the library again."
 
 
 class ImportFailed(KVScopeError):

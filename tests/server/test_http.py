@@ -3,6 +3,7 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
+from unittest.mock import Mock
 
 import httpx
 import openai
@@ -16,6 +17,7 @@ from backend.interface.limits import MAX_QUESTIONS
 from engine.errors import LoadingFailed, QuestionTooLong
 from engine.request import ChatTurn, Request
 from server.routes import MAX_BODY_BYTES, app_kwargs
+from store.errors import ExportFailed
 from store.types import Document
 from tests.server.conftest import until
 from tests.support.fake_backend.backend import METHODS, FakeBackend
@@ -333,6 +335,9 @@ def test_the_library_is_exported_for_this_site_once_at_a_time(url, backend, monk
         may_end.set()
         assert first.result().status_code == 200
     assert httpx.get(f"{url}library.zip", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    monkeypatch.setattr(backend, "export", Mock(side_effect=ExportFailed("a.txt is damaged.")))
+    refused = httpx.get(f"{url}library.zip")
+    assert refused.status_code == 500 and refused.json()["error"]["code"] == "export_failed"
     monkeypatch.setattr(backend, "export", lambda target: 1 / 0)
     assert httpx.get(f"{url}library.zip").json()["error"]["type"] == "server_error"
     monkeypatch.undo()
