@@ -51,14 +51,17 @@ def _check(data: Path, repair: bool) -> int:
 
 def _export(data: Path, target: Path, audit: AuditLog) -> int:
     try:
-        with audit.recording(CLIENT, "export"), target.open("xb") as file:
-            count = export_library(data, file)
+        with audit.recording(CLIENT, "export"):
+            file = target.open("xb")
+            try:
+                with file:
+                    count = export_library(data, file)
+            except BaseException:
+                target.unlink()
+                raise
     except OSError as error:
         log.error("%s cannot be written (%s). Choose another file.", target, error.strerror)
         return 1
-    except BaseException:
-        target.unlink()
-        raise
     log.info("Documents exported to %s: %d", target, count)
     return 0
 

@@ -1,8 +1,15 @@
 """The commands export a library, while it is in use, and import it elsewhere."""
 
 import json
+from contextlib import suppress
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
 
 from app import main
+from backend.runtime.commands import run_command
+from backend.runtime.settings import Settings
 from tests.backend.conftest import filled
 
 
@@ -14,6 +21,28 @@ def audit_of(data):
         for each in entries
         if each["client"] == "command line"
     ]
+
+
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), KeyboardInterrupt()])
+def test_an_export_that_fails_leaves_no_part_and_no_other_file_is_deleted(tmp_path, monkeypatch, error):
+    settings = Settings(data=tmp_path, export_file=tmp_path / "export.zip")
+
+    def write_a_part(data, file):
+        file.write(b"PK")
+        raise error
+
+    def run():
+        with suppress(KeyboardInterrupt):
+            assert run_command(settings) == 1
+
+    monkeypatch.setattr("backend.runtime.commands.export_library", write_a_part)
+    run()
+    assert not settings.export_file.exists()
+    settings.export_file.write_bytes(b"another's")
+    monkeypatch.setattr(Path, "open", Mock(side_effect=error))  # before anything was created
+    run()
+    monkeypatch.undo()
+    assert settings.export_file.read_bytes() == b"another's"
 
 
 def test_a_library_is_exported_and_imported_by_commands(start, tmp_path, monkeypatch, caplog):
