@@ -8,7 +8,7 @@ it. Whatever is pending is deleted if an operation ends early, or after a crash 
 import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -54,16 +54,14 @@ class DocumentLibrary:
         self._limits = limits
         self._lock = threading.RLock()  # guards the fields below; not held while a model runs or a caller pauses
         self._claimed = set[str]()  # documents that are being added or re-indexed
-        self._catalog = Catalog(root)
-        try:
-            self._vectors = VectorIndex(root / "vectors")
-        except BaseException:
-            self._catalog.close()
-            raise
-        self.notice = self._catalog.notice  # of damage that was found, in sentences for the user
-        with suppress(StoreFull):  # if the disk is full: serve the existing documents
-            self._purge_pending()
-            self._check_vectors()
+        with ExitStack() as opened:
+            self._catalog = opened.enter_context(closing(Catalog(root)))
+            self._vectors = opened.enter_context(closing(VectorIndex(root / "vectors")))
+            self.notice = self._catalog.notice  # of damage that was found, in sentences for the user
+            with suppress(StoreFull):  # if the disk is full: serve the existing documents
+                self._purge_pending()
+                self._check_vectors()
+            self._opened = opened.pop_all()
 
     def add(self, path: Path, name: str) -> Iterator[Progress]:
         """Parse, chunk, embed and index one file, yielding progress; closing the iterator early leaves no trace.
@@ -238,8 +236,7 @@ class DocumentLibrary:
 
     def close(self) -> None:
         with self._lock:
-            self._vectors.close()
-            self._catalog.close()
+            self._opened.close()
 
     def _index(self, document: Document, owner: str, parsed: ParsedDocument) -> Generator[Progress, None, Document]:
         """Chunk, embed and complete this owner's pending version, then delete the previous one.
