@@ -1,6 +1,7 @@
 """What the library accepts. Each limit is a setting of `backend.runtime.settings`; docs/limits.md lists them."""
 
 from dataclasses import dataclass
+from math import ceil
 
 from store.errors import DocumentTooLarge, LibraryFull
 
@@ -28,8 +29,8 @@ class Limits:
     def check_file(self, size_bytes: int, name: str) -> None:
         """Raise DocumentTooLarge if a file is too large."""
         if size_bytes > self.max_file_bytes:
-            size = f"{size_bytes / 2**20:.1f} MiB, and the limit is {self.max_file_mib:.1f} MiB"
-            raise DocumentTooLarge(f"{name} has {size} (--max-file-mib).")
+            size = f"{ceil(10 * size_bytes / 2**20) / 10} MiB, and the limit is {self.max_file_mib} MiB"
+            raise DocumentTooLarge(f"{name} is {size} (--max-file-mib).")
 
     def check_pages(self, pages: int, name: str) -> None:
         """Raise DocumentTooLarge if a document has too many pages."""

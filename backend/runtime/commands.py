@@ -2,6 +2,7 @@
 
 import logging
 from contextlib import closing
+from math import ceil
 from pathlib import Path
 
 from backend.runtime.check import check_folder
@@ -32,9 +33,10 @@ def run_command(settings: Settings) -> int:
 
 def _clear_cache(folder: Path) -> int:
     removed_bytes, remaining_bytes = remove_all(folder)
-    log.info("%.0f MB of chunk KV deleted", removed_bytes / 1e6)
+    log.info("%d MiB of chunk KV deleted", ceil(removed_bytes / 2**20))
     if remaining_bytes:
-        log.error("%.0f MB in %s could not be deleted. Check the files' permissions.", remaining_bytes / 1e6, folder)
+        remaining = ceil(remaining_bytes / 2**20)
+        log.error("%d MiB in %s could not be deleted. Check the files' permissions.", remaining, folder)
     return 1 if remaining_bytes else 0
 
 
