@@ -167,7 +167,7 @@ class Settings(BaseSettings):
 
     @field_validator("data", "password_file")
     @classmethod
-    def _expand_user(cls, path: Path | None) -> Path | None:
+    def _absolute(cls, path: Path | None) -> Path | None:
         return path and path.expanduser().absolute()  # shells do not expand ~ in --data=~/kvscope
 
     @field_validator("disk_kv_bits", mode="before")
