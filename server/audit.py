@@ -1,20 +1,24 @@
-"""Records in the audit log what clients do to the library, whether on the page or by one of the APIs."""
+"""Records in the audit log what clients do to library, cache and settings, on the page or by one of the APIs."""
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
+from dataclasses import fields
 from pathlib import Path
 from threading import Event
 from typing import IO, Any, cast
 
 from backend.interface import library as interface
 from backend.interface.backend import Backend
+from backend.interface.cache import CacheService
+from backend.interface.models import ModelService, SettingsChange
+from engine.cache.admin import EvictionResult
 from server.client import client_label, current_client
 from store.audit import AuditLog
 from store.types import Document
 
 
 class _Audited:
-    """What the audited backend and its library share; what they do not define is the wrapped object's."""
+    """What the audited backend and its services share; what they do not define is the wrapped object's."""
 
     def __init__(self, wrapped: Any, backend: Backend, audit: AuditLog) -> None:
         self._wrapped = wrapped
@@ -62,7 +66,31 @@ class _AuditedLibrary(_Audited):
         return self._follow("reindex", documents, self._wrapped.reindex(document_ids, cancel))
 
 
+class _AuditedModels(_Audited):
+    def apply(self, settings: SettingsChange) -> None:
+        with self._audit.recording(_client(), "settings") as details:
+            details["fields"] = _changed(self._wrapped.current(), settings)
+            self._wrapped.apply(settings)
+
+
+class _AuditedCache(_Audited):
+    def set_budget(self, tier: str, budget_bytes: int) -> EvictionResult:
+        with self._audit.recording(_client(), "settings") as details:
+            before = self._backend.models.current()
+            evicted: EvictionResult = self._wrapped.set_budget(tier, budget_bytes)
+            details["fields"] = _changed(before, self._backend.models.current())
+        return evicted
+
+
 class _AuditedBackend(_Audited):
+    @property
+    def models(self) -> ModelService:
+        return cast(ModelService, _AuditedModels(self._wrapped.models, self._backend, self._audit))
+
+    @property
+    def cache(self) -> CacheService:
+        return cast(CacheService, _AuditedCache(self._wrapped.cache, self._backend, self._audit))
+
     @property
     def library(self) -> interface.LibraryService:
         return cast(interface.LibraryService, _AuditedLibrary(self._wrapped.library, self._backend, self._audit))
@@ -80,14 +108,24 @@ class _AuditedBackend(_Audited):
             details["outcome"] = "ok" if is_deleted else "unchanged"
         return is_deleted
 
+    def clear(self) -> None:
+        with self._audit.recording(_client(), "clear-cache"):
+            self._wrapped.clear()
+
 
 def audited(backend: Backend, audit: AuditLog) -> Backend:
-    """Return the backend with changes to the library recorded."""
+    """Return the backend with changes to library, cache and settings recorded."""
     return cast(Backend, _AuditedBackend(backend, backend, audit))
 
 
 def _outcome(state: interface.IngestProgress) -> str:
     return "failed" if state.stage == "failed" else "unchanged" if state.unchanged else "ok"
+
+
+def _changed(before: SettingsChange, after: SettingsChange) -> str:
+    """Return the names of the settings that differ."""
+    names = [field.name for field in fields(SettingsChange)]
+    return " ".join(name for name in names if getattr(before, name) != getattr(after, name))
 
 
 def _client() -> str:

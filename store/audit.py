@@ -1,4 +1,4 @@
-"""The audit log: who changed the library and who logged in, as lines of JSON. It has no text of documents or questions.
+"""The audit log: who changed what, and who logged in, as lines of JSON. It has no text of documents or questions.
 
 Two files, so that clients who are not logged in cannot push out the entries of those who are: what they can cause,
 refused logins, is in a file of its own. Both are rotated, and the oldest entries are deleted.
@@ -76,7 +76,7 @@ class AuditLog:
         try:
             yield details
         except BaseException:
-            self.record(client, action, "failed", name, document_id)
+            self.record(client, action, "failed", name, document_id, **details)
             raise
         outcome = str(details.pop("outcome", "ok"))
         self.record(client, action, outcome, name, document_id, **details)

@@ -1,7 +1,7 @@
 """What the application does instead of serving: clear the cache, check, repair, export and import a data folder."""
 
 import logging
-from contextlib import closing
+from contextlib import closing, nullcontext
 from math import ceil
 from pathlib import Path
 
@@ -25,14 +25,16 @@ def run_command(settings: Settings) -> int:
         return _export(settings.data, settings.export_file, audit)  # without the lock: KVScope may be running
     with closing(FolderLock(settings.data)):
         if settings.clear_cache:
-            return _clear_cache(settings.data / "kv")
+            return _clear_cache(settings.data / "kv", audit)
         if settings.import_file is not None:
             return _import(settings.data, settings.import_file, settings.limits, audit)
-        return _check(settings.data, settings.repair)
+        return _check(settings.data, settings.repair, audit)
 
 
-def _clear_cache(folder: Path) -> int:
-    removed_bytes, remaining_bytes = remove_all(folder)
+def _clear_cache(folder: Path, audit: AuditLog) -> int:
+    with audit.recording(CLIENT, "clear-cache") as details:
+        removed_bytes, remaining_bytes = remove_all(folder)
+        details["outcome"] = "failed" if remaining_bytes else "ok"
     log.info("%d MiB of chunk KV deleted", ceil(removed_bytes / 2**20))
     if remaining_bytes:
         remaining = ceil(remaining_bytes / 2**20)
@@ -40,8 +42,10 @@ def _clear_cache(folder: Path) -> int:
     return 1 if remaining_bytes else 0
 
 
-def _check(data: Path, repair: bool) -> int:
-    problems = check_folder(data, repair)
+def _check(data: Path, repair: bool, audit: AuditLog) -> int:
+    with audit.recording(CLIENT, "repair") if repair else nullcontext(dict[str, str | int]()) as details:
+        problems = check_folder(data, repair)
+        details["problems"] = len(problems)
     for problem in problems:
         log.warning("%s", problem)
     if not problems:

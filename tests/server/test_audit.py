@@ -13,9 +13,9 @@ from backend.interface.library import IngestProgress
 from server.audit import audited
 from server.auth import FAILURES
 from store.audit import ACTIONS, REFUSALS, AuditLog
-from store.errors import NoSuchDocument, StoreFull
+from store.errors import KVScopeError, NoSuchDocument, StoreFull
 from store.types import Document
-from tests.server.conftest import GUARDED, KEYS, PASSWORD, serving
+from tests.server.conftest import GUARDED, KEYS, PASSWORD, serving, until
 from tests.support.fake_backend.backend import FakeBackend
 
 BEARER = {"Authorization": f"Bearer {KEYS[0]}"}
@@ -83,8 +83,14 @@ def test_logins_are_recorded_with_the_session_that_later_acts(server, folder):
             browser.post("/login", data={"password": password})
         token = browser.cookies["kvscope_session"]
         assert browser.get("/library.zip").status_code == 200
+        browser.post("/logout")
+        browser.post("/logout")  # there is no session any more
     session = f"session {hashlib.sha256(token.encode()).hexdigest()[:8]}"
-    assert entries(folder) == [entry(session, "login", address="127.0.0.1"), entry(session, "export")]
+    assert entries(folder) == [
+        entry(session, "login", address="127.0.0.1"),
+        entry(session, "export"),
+        entry(session, "logout"),
+    ]
     failures = [entry("127.0.0.1", "login", "failed")] * FAILURES
     assert entries(folder, REFUSALS) == [*failures, entry("127.0.0.1", "login", "throttled")]
     for _ in range(3):  # throttled logins are recorded once a minute
@@ -143,6 +149,30 @@ def test_a_document_has_its_entry_as_soon_as_it_is_in_the_library(tmp_path):
         assert entries(tmp_path) == expected
     steps.close()
     assert entries(tmp_path) == [entry("", "add", "failed", name="c.txt")]
+
+
+def test_changes_of_settings_have_the_names_of_the_fields_and_clearing_the_cache_has_an_entry(tmp_path, monkeypatch):
+    fake = FakeBackend(pace_s=0)
+    backend = audited(fake, AuditLog(tmp_path))
+    before = backend.models.current()
+    backend.models.apply(replace(before, chunk_size=77, model="someone/secret"))
+    until(lambda: backend.models.current() != before and not backend.models.reload_status().running)
+    with pytest.raises(KVScopeError):
+        backend.models.apply(backend.models.current())
+
+    def set_budget(tier, budget_bytes):
+        fake.models.settings = replace(fake.models.settings, cpu_cache_gib=0.5)
+
+    monkeypatch.setattr(fake.cache, "set_budget", set_budget)
+    backend.cache.set_budget("host", 2**29)
+    backend.clear()
+    assert fake.cleared and backend.cache.snapshot() and backend.models.devices()
+    assert entries(tmp_path) == [
+        entry("", "settings", fields="model chunk_size"),
+        entry("", "settings", "failed", fields=""),
+        entry("", "settings", fields="cpu_cache_gib"),
+        entry("", "clear-cache"),
+    ]
 
 
 def test_an_action_that_fails_is_recorded_and_its_error_is_passed_on(tmp_path, monkeypatch):
