@@ -19,7 +19,7 @@ from pathlib import Path
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # the UI shows progress
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")  # 1024 take 0.3 GB, and prompts rarely repeat shapes
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")  # the default, 1024, takes more memory
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime, of text recognition
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 

@@ -73,8 +73,8 @@ class LocalBackend:
     def export(self, target: IO[bytes]) -> None:
         export_library(self.loader.settings.data, target)
 
-    def delete(self, document_id: str) -> None:
-        self.library.delete(document_id)
+    def delete(self, document_id: str) -> bool:
+        return self.library.delete(document_id)
 
     def tier_usage(self) -> list[TierUsage]:
         return [TierUsage(tier.name, tier.size_bytes, tier.budget_bytes) for tier in self.loader.tiers()]

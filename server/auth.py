@@ -121,6 +121,7 @@ class AuthGuard:
         if request.scope["path"] == LOGOUT:
             if client and request.method == "POST":
                 self._sessions.end(token)
+                await self._record(client, "ok", "logout")
             return RedirectResponse("/", 303)
         if request.method == "POST":
             try:
@@ -160,8 +161,8 @@ class AuthGuard:
         self._failures.take(address, -1)
         self._all_failures.take("", -1)
 
-    async def _record(self, client: str, outcome: str, **details: str) -> None:
-        await run_in_threadpool(self._audit.record, client_label(client), "login", outcome, **details)
+    async def _record(self, client: str, outcome: str, action: str = "login", **details: str) -> None:
+        await run_in_threadpool(self._audit.record, client_label(client), action, outcome, **details)
 
 
 def _session(name: str) -> str:

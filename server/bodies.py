@@ -12,6 +12,11 @@ def is_form(scope: Scope) -> bool:
     return Headers(scope=scope).get("content-type", "").lower().startswith("multipart/form-data")
 
 
+def size_label(num_bytes: int) -> str:
+    """Return '4 KiB' or '16 MiB'."""
+    return f"{num_bytes >> 20} MiB" if num_bytes >= 2**20 else f"{num_bytes >> 10} KiB"
+
+
 async def read_body(request: Request, max_bytes: int) -> bytes:
     """Return the body of a request. Raises ApiError (413) if it is larger, and ClientDisconnect.
 
@@ -21,5 +26,5 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
     async for part in request.stream():
         body += part
         if len(body) > max_bytes:
-            raise ApiError(413, f"The request is larger than {max_bytes >> 10} KiB.")
+            raise ApiError(413, f"The request is larger than {size_label(max_bytes)}.")
     return bytes(body)

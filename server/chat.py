@@ -174,7 +174,7 @@ def completion_body(model: str, answer: Answer) -> dict[str, Any]:
 def completion_events(model: str, answers: Iterable[Answer], include_usage: bool) -> Iterator[str]:
     """Yield server-sent events whose texts, joined, are the text of the last answer.
 
-    Where a quote replaces an answer that repeats itself, it follows what was sent before, after an empty line.
+    What was sent of an answer that repeats itself remains; a quote that replaces it follows after an empty line.
     A draft is sent piece by piece as `kvscope.draft_delta`, in events without text.
     After the first event the status cannot change any more: an error is sent as an event, without an end mark.
     """
@@ -188,8 +188,7 @@ def completion_events(model: str, answers: Iterable[Answer], include_usage: bool
             if answer.draft and (new_draft := answer.draft.text[len(sent_draft) :]):
                 yield _event(head, choices=_choices({}), kvscope={"draft_delta": new_draft})
                 sent_draft = answer.draft.text
-            new_text = answer.text.removeprefix(sent) if answer.text.startswith(sent) else f"\n\n{answer.text}"
-            if new_text:
+            if new_text := _text_after(sent, answer):
                 yield _event(head, choices=_choices({"content": new_text}))
                 sent = answer.text
         _check_finished(answer)
@@ -200,6 +199,14 @@ def completion_events(model: str, answers: Iterable[Answer], include_usage: bool
     if include_usage:
         yield _event(head, choices=[], usage=_usage(answer))
     yield "data: [DONE]\n\n"
+
+
+def _text_after(sent: str, answer: Answer) -> str:
+    """Return the text to send next."""
+    if answer.text.startswith(sent):
+        return answer.text[len(sent) :]
+    is_replaced = answer.is_quoted and not sent.startswith(answer.text)
+    return f"\n\n{answer.text}" if is_replaced else ""
 
 
 def _head(kind: str, model: str) -> dict[str, Any]:

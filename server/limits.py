@@ -56,6 +56,7 @@ class LimitGuard:
 
     def __init__(self, app: ASGIApp, limits: AccessSettings, clock: Callable[[], float] = monotonic) -> None:
         self._app = app
+        self._limits = limits
         self._requests = RateLimit(limits.client_requests, 60, clock)
         self._uploads = RateLimit(limits.client_uploads, 3600, clock)
         self._upload_bytes = RateLimit(limits.client_upload_mib * 2**20, 3600, clock)
@@ -66,7 +67,8 @@ class LimitGuard:
             return
         client = client_of(scope)
         try:
-            check(self._requests, client, "requests per minute")
+            limit = f"{self._limits.client_requests:,} (--client-requests)"
+            check(self._requests, client, "requests per minute", limit=limit)
             if is_form(scope):
                 self._check_upload(client, Headers(scope=scope))
         except ApiError as error:
@@ -78,8 +80,9 @@ class LimitGuard:
         length = headers.get("content-length", "")
         if not length.isdecimal() or "transfer-encoding" in headers:
             raise ApiError(411, "An upload must have a Content-Length.")
-        check(self._uploads, client, "uploads per hour")
-        check(self._upload_bytes, client, "MiB of uploads per hour", int(length))
+        check(self._uploads, client, "uploads per hour", limit=f"{self._limits.client_uploads:,} (--client-uploads)")
+        limit = f"{self._limits.client_upload_mib:,} (--client-upload-mib)"
+        check(self._upload_bytes, client, "MiB of uploads per hour", int(length), limit)
 
 
 class _LimitedBackend:
@@ -123,8 +126,8 @@ def limit_questions(backend: Backend, limits: AccessSettings | None) -> Backend:
     return cast(Backend, _LimitedBackend(backend, limits.client_questions)) if limits else backend
 
 
-def check(rate: RateLimit, client: str, what: str, amount: float = 1) -> None:
-    """Use an amount of a rate. Raises ApiError (429) if it is not available."""
+def check(rate: RateLimit, client: str, what: str, amount: float = 1, limit: str = "") -> None:
+    """Use an amount of a rate. Raises ApiError (429), with the limit and its flag, if it is not available."""
     if wait_s := rate.take(client, amount):
-        message = f"Too many {what}. Try again in {math.ceil(wait_s)} seconds."
+        message = f"Too many {what}{limit and f'; the limit is {limit}'}. Try again in {math.ceil(wait_s)} seconds."
         raise ApiError(429, message, code="rate_limit_exceeded", retry_s=math.ceil(wait_s))

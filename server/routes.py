@@ -27,6 +27,7 @@ from engine.method import MethodInfo, default_method
 from engine.request import Answer
 from server.access import LOCAL, Access
 from server.auth import AuthGuard
+from server.bodies import size_label
 from server.chat import OWNER, ChatRequest, completion_body, completion_events, parse_model
 from server.client import CLIENT, RememberClient
 from server.docs_page import docs_page
@@ -194,8 +195,8 @@ class _LimitedRequest(HttpRequest):
         async for part in super().stream():
             size += len(part)
             if size > MAX_BODY_BYTES:
-                message = f"The request is larger than {MAX_BODY_BYTES >> 20} MB. Leave out the oldest messages."
-                raise ApiError(413, message)
+                limit = size_label(MAX_BODY_BYTES)
+                raise ApiError(413, f"The request is larger than {limit}. Leave out the oldest messages.")
             yield part
 
 

@@ -21,13 +21,11 @@ from server.errors import ApiError
 
 MAX_EVENT_BYTES = 16 * 2**20  # of what an event of the page sends; its chats are up to 5 million characters
 _FORM_PATHS = ("/upload", "/component_server")  # Gradio limits the size of each of their files
+_UNUSED = re.compile("/(process_recording|vibe-[^/]*)/?$")  # the first hands the body to ffmpeg
 _MESSAGE = "Only uploaded files are accepted, no URLs and no other paths: upload the file, then send the path you get."
 _REFUSAL = {  # in the format whose message gradio_client shows
     "detail": [{"__type__": "validate", "is_valid": False, "parameter_name": "file", "message": _MESSAGE}]
 }
-
-
-_UNUSED = re.compile("/(process_recording|vibe-[^/]*)/?$")  # the first hands the body to ffmpeg
 
 
 class _ForeignFile(Exception):
@@ -44,8 +42,12 @@ class UploadGuard:
         if scope["type"] != "http" or "/gradio_api/" not in scope["path"]:
             await self._app(scope, receive, send)
             return
-        body = b""
-        if scope["method"] == "POST" and not (is_form(scope) and scope["path"].rstrip("/").endswith(_FORM_PATHS)):
+        if _UNUSED.search(scope["path"]):
+            await JSONResponse({"detail": "KVScope does not use this function of Gradio."}, 404)(scope, receive, send)
+            return
+        has_foreign_file = "://" in scope["path"]
+        is_upload = is_form(scope) and scope["path"].rstrip("/").endswith(_FORM_PATHS)
+        if scope["method"] == "POST" and not is_upload and not has_foreign_file:
             try:
                 body = await read_body(Request(scope, receive), MAX_EVENT_BYTES)
             except ClientDisconnect:
@@ -54,9 +56,8 @@ class UploadGuard:
                 await error.response(scope["path"])(scope, receive, send)
                 return
             receive = _replay(body, receive)
-        if _UNUSED.search(scope["path"]):
-            await JSONResponse({"detail": "KVScope does not use this function of Gradio."}, 404)(scope, receive, send)
-        elif "://" in scope["path"] or await run_in_threadpool(_has_foreign_file, body):
+            has_foreign_file = bool(body) and await run_in_threadpool(_has_foreign_file, body)
+        if has_foreign_file:
             await JSONResponse(_REFUSAL, 422)(scope, receive, send)
         else:
             await self._app(scope, receive, send)

@@ -8,7 +8,7 @@ it. Whatever is pending is deleted if an operation ends early, or after a crash 
 import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -54,16 +54,14 @@ class DocumentLibrary:
         self._limits = limits
         self._lock = threading.RLock()  # guards the fields below; not held while a model runs or a caller pauses
         self._claimed = set[str]()  # documents that are being added or re-indexed
-        self._catalog = Catalog(root)
-        try:
-            self._vectors = VectorIndex(root / "vectors")
-        except BaseException:
-            self._catalog.close()
-            raise
-        self.notice = self._catalog.notice  # of damage that was found, in sentences for the user
-        with suppress(StoreFull):  # if the disk is full: serve the existing documents
-            self._purge_pending()
-            self._check_vectors()
+        with ExitStack() as opened:
+            self._catalog = opened.enter_context(closing(Catalog(root)))
+            self._vectors = opened.enter_context(closing(VectorIndex(root / "vectors")))
+            self.notice = self._catalog.notice  # of damage that was found, in sentences for the user
+            with suppress(StoreFull):  # if the disk is full: serve the existing documents
+                self._purge_pending()
+                self._check_vectors()
+            self._opened = opened.pop_all()
 
     def add(self, path: Path, name: str) -> Iterator[Progress]:
         """Parse, chunk, embed and index one file, yielding progress; closing the iterator early leaves no trace.
@@ -82,7 +80,7 @@ class DocumentLibrary:
             is_claimed = existing is None and self._claim(document_id)
         if not is_claimed:
             reason = f"It is already in the library as {existing.name}." if existing else "It is already being added."
-            yield Progress("indexed", 1, 1, existing, reason)
+            yield Progress("indexed", 1, 1, existing, reason, unchanged=existing is not None)
             return
         try:
             parsed = yield from isolated.parse_isolated(data, name, self._limits)
@@ -98,6 +96,7 @@ class DocumentLibrary:
         finally:
             self._release(document_id)
         yield Progress("indexed", 1, 1, document, document.warning)
+        self._catalog.copy_if_due()
 
     def reindex(self, document_id: str) -> Iterator[Progress]:
         """Re-chunk and re-embed a document with the current chunking, yielding progress.
@@ -110,7 +109,7 @@ class DocumentLibrary:
             document = self._catalog.document(document_id)
             is_claimed = self._claim(document_id)
         if not is_claimed:
-            yield Progress("indexed", 1, 1, document, "It is already being re-indexed.")
+            yield Progress("indexed", 1, 1, document, "It is already being re-indexed.", unchanged=True)
             return
         try:
             with self._lock:
@@ -125,6 +124,7 @@ class DocumentLibrary:
         finally:
             self._release(document_id)
         yield Progress("indexed", 1, 1, document, document.warning)
+        self._catalog.copy_if_due()
 
     def documents_without_vectors(self) -> list[Document]:
         """Return the documents that only words find, because vectors are missing; `embed_missing` computes them."""
@@ -143,9 +143,10 @@ class DocumentLibrary:
                 continue  # it is being re-indexed, or deleted
             try:
                 with self._lock:
-                    if document.id not in {each.id for each in self.documents_without_vectors()}:
+                    owner, num_segments = self._catalog.segment_counts(document.id).get(document.id, ("", 0))
+                    if self._vectors.num_segments(owner) == num_segments:
                         continue  # re-indexed or deleted in the meantime
-                    owner, chunks = self._catalog.owner(document.id), self._catalog.chunks(document.id)
+                    chunks = self._catalog.chunks(document.id)
                     self._vectors.delete(owner)
                 num_segments = yield from self._embed(owner, chunks)
                 with self._lock, suppress(NoSuchDocument):  # deleted in the meantime
@@ -235,8 +236,7 @@ class DocumentLibrary:
 
     def close(self) -> None:
         with self._lock:
-            self._vectors.close()
-            self._catalog.close()
+            self._opened.close()
 
     def _index(self, document: Document, owner: str, parsed: ParsedDocument) -> Generator[Progress, None, Document]:
         """Chunk, embed and complete this owner's pending version, then delete the previous one.

@@ -44,5 +44,9 @@ class StoreFull(KVScopeError):
     hint = "Free some disk space, then try again; no stored data is lost."
 
 
+class ExportFailed(KVScopeError):
+    hint = "Start KVScope once, or run it with --repair, then export the library again."
+
+
 class KVIndexDamaged(StoreFull):
     hint = "Restart KVScope, which then creates the index of chunk KV again; no document is affected."

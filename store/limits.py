@@ -1,6 +1,7 @@
 """What the library accepts. Each limit is a setting of `backend.runtime.settings`; docs/limits.md lists them."""
 
 from dataclasses import dataclass
+from math import ceil
 
 from store.errors import DocumentTooLarge, LibraryFull
 
@@ -20,11 +21,16 @@ class Limits:
     def max_file_bytes(self) -> int:
         return self.max_file_mib * 2**20
 
+    @property
+    def most_pages(self) -> int:
+        """The most pages that a file of any format may have."""
+        return max(self.max_pages, self.max_picture_pages)
+
     def check_file(self, size_bytes: int, name: str) -> None:
         """Raise DocumentTooLarge if a file is too large."""
         if size_bytes > self.max_file_bytes:
-            size = f"{size_bytes / 2**20:.1f} MiB, and the limit is {self.max_file_mib:.1f} MiB"
-            raise DocumentTooLarge(f"{name} has {size} (--max-file-mib).")
+            size = f"{ceil(10 * size_bytes / 2**20) / 10} MiB, and the limit is {self.max_file_mib} MiB"
+            raise DocumentTooLarge(f"{name} is {size} (--max-file-mib).")
 
     def check_pages(self, pages: int, name: str) -> None:
         """Raise DocumentTooLarge if a document has too many pages."""
@@ -36,6 +42,11 @@ class Limits:
         if pages > self.max_picture_pages:
             limit = f"{self.max_picture_pages:,} for text recognition (--max-picture-pages)"
             raise DocumentTooLarge(f"{name} has {pages:,} pages, and the limit is {limit}.")
+
+    def ocr_warning(self, pages: int) -> str:
+        """Return the sentence to show for a document with this many scanned pages above the limit."""
+        unread = "1 scanned page was" if pages == 1 else f"{pages:,} scanned pages were"
+        return f"{unread} not read; the limit is {self.max_ocr_pages:,} (--max-ocr-pages)."
 
     def check_characters(self, characters: int, name: str) -> None:
         """Raise DocumentTooLarge if a text is too long; parsers call it before the expensive work."""

@@ -91,6 +91,7 @@ class Progress:
     total: int
     document: Document | None = None  # set once the document is in the library
     warning: str = ""  # sentences, e.g. 'It is already in the library as notes.md.'
+    unchanged: bool = False  # the document was in the library, or is re-indexed elsewhere
 
 
 class Finder(Protocol):

@@ -80,10 +80,10 @@ def test_clear_cache_deletes_the_kv_and_nothing_else(tmp_path, monkeypatch, capl
     monkeypatch.setattr("sys.argv", ["app.py", "--data", str(tmp_path), "--clear-cache"])
     with caplog.at_level("INFO"):
         assert main() == 0
-    assert "2 MB of chunk KV deleted" in caplog.text
+    assert "2 MiB of chunk KV deleted" in caplog.text
     assert not (tmp_path / "kv").exists() and (tmp_path / "library" / "text").exists()
     monkeypatch.setattr("backend.runtime.commands.remove_all", lambda root: (0, 3_000_000))
-    assert main() == 1 and f"3 MB in {tmp_path / 'kv'} could not be deleted" in caplog.text
+    assert main() == 1 and f"3 MiB in {tmp_path / 'kv'} could not be deleted" in caplog.text
 
 
 def test_a_start_without_a_model_names_the_flag_and_closes_cleanly(tmp_path):

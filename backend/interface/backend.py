@@ -60,8 +60,8 @@ class Backend(Protocol):
     def export(self, target: IO[bytes]) -> None:
         """Write all documents and the settings to a zip file, see `store.catalog.transfer`."""
 
-    def delete(self, document_id: str) -> None:
-        """Delete a document, its chunks and their KV; an unknown one is ignored."""
+    def delete(self, document_id: str) -> bool:
+        """Delete a document, its chunks and their KV; return whether there was one of this id."""
 
     def tier_usage(self) -> list[TierUsage]: ...  # fastest tier first; empty until the engine is ready
 

@@ -17,6 +17,7 @@ class IngestProgress:
     total: int
     message: str = ""  # an error or a warning for the user
     document_id: str = ""  # once the file is in the library
+    unchanged: bool = False  # the document was in the library, or is re-indexed elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class DocumentUsage:
 
     @property
     def kv_bytes(self) -> int:
-        """The size of the KV, which most tiers have a copy of: that of the tier with most of it."""
+        """The bytes in the tier that has most of the KV; chunks that only another tier has are not counted."""
         return max((self.bytes_by_tier or {}).values(), default=0)
 
 

@@ -10,7 +10,7 @@ from store.catalog import recovery
 from store.catalog.copies import copies_of
 from store.kv import blobs
 from store.preferences import FILE_NAME, Preferences
-from store.retrieval.vectors import OPENING, failed_openings, is_sound
+from store.retrieval.vectors import OPENING, is_usable
 
 
 def check_folder(data: Path, repair: bool) -> list[str]:
@@ -29,7 +29,7 @@ def check_folder(data: Path, repair: bool) -> list[str]:
             if repair:
                 copy.unlink()
     vectors = library / "vectors"
-    if vectors.exists() and (failed_openings(vectors) or not is_sound(vectors)):
+    if vectors.exists() and not is_usable(vectors):
         problems.append("The search index is damaged; the next start computes it again.")
         if repair:
             shutil.rmtree(vectors)

@@ -1,7 +1,8 @@
 """What the application does instead of serving: clear the cache, check, repair, export and import a data folder."""
 
 import logging
-from contextlib import closing
+from contextlib import closing, nullcontext
+from math import ceil
 from pathlib import Path
 
 from backend.runtime.check import check_folder
@@ -24,22 +25,27 @@ def run_command(settings: Settings) -> int:
         return _export(settings.data, settings.export_file, audit)  # without the lock: KVScope may be running
     with closing(FolderLock(settings.data)):
         if settings.clear_cache:
-            return _clear_cache(settings.data / "kv")
+            return _clear_cache(settings.data / "kv", audit)
         if settings.import_file is not None:
             return _import(settings.data, settings.import_file, settings.limits, audit)
-        return _check(settings.data, settings.repair)
+        return _check(settings.data, settings.repair, audit)
 
 
-def _clear_cache(folder: Path) -> int:
-    removed_bytes, remaining_bytes = remove_all(folder)
-    log.info("%.0f MB of chunk KV deleted", removed_bytes / 1e6)
+def _clear_cache(folder: Path, audit: AuditLog) -> int:
+    with audit.recording(CLIENT, "clear-cache") as details:
+        removed_bytes, remaining_bytes = remove_all(folder)
+        details["outcome"] = "failed" if remaining_bytes else "ok"
+    log.info("%d MiB of chunk KV deleted", ceil(removed_bytes / 2**20))
     if remaining_bytes:
-        log.error("%.0f MB in %s could not be deleted. Check the files' permissions.", remaining_bytes / 1e6, folder)
+        remaining = ceil(remaining_bytes / 2**20)
+        log.error("%d MiB in %s could not be deleted. Check the files' permissions.", remaining, folder)
     return 1 if remaining_bytes else 0
 
 
-def _check(data: Path, repair: bool) -> int:
-    problems = check_folder(data, repair)
+def _check(data: Path, repair: bool, audit: AuditLog) -> int:
+    with audit.recording(CLIENT, "repair") if repair else nullcontext(dict[str, str | int]()) as details:
+        problems = check_folder(data, repair)
+        details["problems"] = len(problems)
     for problem in problems:
         log.warning("%s", problem)
     if not problems:
@@ -51,14 +57,17 @@ def _check(data: Path, repair: bool) -> int:
 
 def _export(data: Path, target: Path, audit: AuditLog) -> int:
     try:
-        with audit.recording(CLIENT, "export"), target.open("xb") as file:
-            count = export_library(data, file)
+        with audit.recording(CLIENT, "export"):
+            file = target.open("xb")
+            try:
+                with file:
+                    count = export_library(data, file)
+            except BaseException:
+                target.unlink()
+                raise
     except OSError as error:
         log.error("%s cannot be written (%s). Choose another file.", target, error.strerror)
         return 1
-    except BaseException:
-        target.unlink()
-        raise
     log.info("Documents exported to %s: %d", target, count)
     return 0
 

@@ -65,11 +65,10 @@ class RuntimeLoader:
     def __init__(self, settings: Settings, tasks: TaskRegistry, overrides: Mapping[str, str]) -> None:
         self.settings = settings
         self.overrides = overrides  # by setting: the flag or variable that sets it, so that it cannot be changed
-        self.on_open: Callable[[], None] = lambda: None  # after each loading
+        self.on_open: Callable[[], None] = lambda: None  # after each loading; an error is logged
         self.on_ready: Callable[[str], None] = lambda message: None  # after the first loading; takes the status message
         self.status = Status(ready=False, message="Starting")
         self.runtime: Runtime | None = None
-        self.opened: DocumentLibrary | None = None  # the runtime's
         self.is_downloading = False  # for a change of settings
         self.error = ""  # why the latest change failed, and which settings are in use now
         self._tasks = tasks
@@ -189,7 +188,10 @@ class RuntimeLoader:
         is_first = self.runtime is None
         try:
             message = load()
-            self.on_open()
+            try:
+                self.on_open()
+            except Exception:  # the models are loaded
+                log.exception("the check of the opened library failed")
             if is_first:
                 self.on_ready(message)
             self.status = Status(ready=True, message=message)
@@ -273,7 +275,7 @@ class RuntimeLoader:
         if self.runtime is None:
             return
         self._last_documents = self.runtime.library.documents()
-        runtime, self.runtime, self.opened = self.runtime, None, None
+        runtime, self.runtime = self.runtime, None
         runtime.engine.scheduler.close(SHUTDOWN_TIMEOUT_S)  # waits for the pass that is ending
         runtime.files.close()
         del runtime
@@ -301,7 +303,6 @@ class RuntimeLoader:
 
             engine = build_engine(models, open_library, tiers, settings.data, self._stats)
             assert isinstance(engine.finder, DocumentLibrary)
-            self.opened = engine.finder
             return Runtime(models, engine.finder, tiers, engine, blobs, files.pop_all())
 
     def open_library(self, tokenizer: Tokenizer) -> DocumentLibrary:

@@ -141,7 +141,7 @@ class Settings(BaseSettings):
     max_questions: int = Field(MAX_QUESTIONS, ge=1, le=32)
     """questions, inspections and comparisons at a time from the page and the Gradio API, and as many from /v1"""
     audit: bool = True
-    """keep a log of who added, deleted, renamed, re-indexed, exported and imported documents, and of logins"""
+    """keep a log of who changed documents, settings and cache, exported or imported the library, or logged in or out"""
     clear_cache: bool = False
     """delete all chunk KV, report its size, and exit"""
     export_file: Path | None = None
@@ -167,7 +167,7 @@ class Settings(BaseSettings):
 
     @field_validator("data", "password_file")
     @classmethod
-    def _expand_user(cls, path: Path | None) -> Path | None:
+    def _absolute(cls, path: Path | None) -> Path | None:
         return path and path.expanduser().absolute()  # shells do not expand ~ in --data=~/kvscope
 
     @field_validator("disk_kv_bits", mode="before")

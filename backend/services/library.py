@@ -24,6 +24,7 @@ from store.types import Document, Excerpt, Progress
 SAMPLES = ASSETS / "samples"
 MAX_NAMES = 3  # file names in a message
 UNCHANGED = "The document is unchanged."
+WITHOUT_KV = "The document was added; its KV is computed when a question needs it."
 _FINISHED_STAGES = ("prefilled", "done", "failed")  # the file is searchable, or never will be
 _SAME_FILE_POLL_S = 0.5
 IndexSteps = Callable[[Runtime, int], Iterator[Progress]]  # puts the document at an index into the library
@@ -74,19 +75,21 @@ class LocalLibraryService:
         with self.loader.borrow() as runtime:
             return runtime.library.rename(document_id, name)
 
-    def delete(self, document_id: str) -> None:
+    def delete(self, document_id: str) -> bool:
         with self.loader.borrow() as runtime:
             library, passages = runtime.library, runtime.engine.passages
             with passages.track_deletions():
                 # KV is deleted first: its keys are computed from the texts, which go with the document.
                 texts = {chunk.passage for chunk in library.chunks(document_id)}
                 keys = [key for text in texts for key in passages.delete(text)]
-                for text in {chunk.passage for chunk in library.delete(document_id)} - texts:
+                deleted = library.delete(document_id)
+                for text in {chunk.passage for chunk in deleted} - texts:
                     passages.delete(text)
                 for key in keys:
                     runtime.tiers.tree.delete(key)  # a running question may have computed it again
                 self.chunk_owners.discard(document_id)
                 passages.delete_other_models()
+        return bool(deleted)
 
     def add(self, files: Sequence[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
         """Add files, given as path and display name; yield the progress of all. Errors become messages."""
@@ -152,25 +155,32 @@ class LocalLibraryService:
     def _index_document(
         self, runtime: Runtime, name: str, start: Callable[[], Iterator[Progress]], cancel: Event, failure_note: str
     ) -> Iterator[IngestProgress]:
-        """Index one document and prefill its chunks for the first question. Errors become messages, after rollback."""
+        """Index one document and prefill its chunks for the first question.
+
+        Errors become messages: after rollback, or those of the prefill with the document, which stays.
+        """
 
         def at(stage: str, done: int, total: int, message: str) -> IngestProgress:
-            return IngestProgress(name, stage, done, total, message, document.id if document else "")
+            document_id = document.id if document else ""
+            return IngestProgress(name, stage, done, total, message, document_id, unchanged)
 
-        def failed(message: str) -> IngestProgress:
-            return IngestProgress(name, "failed", 0, 1, f"{message} {failure_note}".strip())
+        def ended(message: str, remedy: str = "") -> IngestProgress:
+            if document:
+                return at("done", 0, 1, f"{message} {WITHOUT_KV}")
+            return at("failed", 0, 1, " ".join(filter(None, (message, remedy, failure_note))))
 
         minutes = self.loader.settings.ingest_timeout_minutes
         session = cancel.session if isinstance(cancel, SessionEvent) else ""
-        stage, warning = "waiting", ""
+        stage, warning, unchanged = "waiting", "", False
         document: Document | None = None
         slot = ExitStack()
         try:
             slot.enter_context(self._queue.slot(session, cancel))
             limit = TimeLimit(cancel, 60 * minutes)
-            with closing(_until_claimed(start)) as steps:  # closing rolls back; only then a failure is reported
+            with closing(_until_claimed(start)) as steps:  # closing rolls back; only then an error is reported
                 while step := self._next_step(steps, stage, limit):
                     stage, document, warning = step.stage, step.document, step.warning or warning
+                    unchanged = step.unchanged
                     yield at(stage, step.done, step.total, warning)
             chunks = runtime.library.chunks(document.id) if document else []
             stage = "prefilled"
@@ -187,20 +197,16 @@ class LocalLibraryService:
                 warning = "The disk cache is full; new KV stays in memory and is lost on restart. Free some disk space."
             yield at("done", len(chunks), len(chunks), warning)
         except Cancelled:
-            is_late = not cancel.is_set()
-            stopped = f"Stopped after {minutes:g} minutes, the limit for one document." if is_late else "Stopped."
-            if document:
-                message = f"{stopped} The document was added; its KV is computed when a question needs it."
-                yield at("done", 0, 1, message)
-            elif is_late:
-                yield failed(f"{stopped} Split the file, or restart with a larger --ingest-timeout-minutes.")
+            if not cancel.is_set():
+                remedy = "Split the file, or restart with a larger --ingest-timeout-minutes."
+                yield ended(f"Stopped after {minutes:g} minutes, the limit for one document.", remedy)
             else:
-                yield failed(f"{stopped} The settings were changed; try again." if self.tasks.is_draining else stopped)
+                yield ended("Stopped.", "The settings were changed; try again." if self.tasks.is_draining else "")
         except KVScopeError as error:
-            yield failed(str(error))
+            yield ended(str(error))
         except Exception as error:
             log.exception("%r failed after the stage %r", name, stage)
-            yield failed(f"Something went wrong ({type(error).__name__}). See the log for details.")
+            yield ended(f"Something went wrong ({type(error).__name__}). See the log for details.")
         finally:
             slot.close()
 

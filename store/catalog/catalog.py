@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
+from threading import Lock
 
 from store.catalog.bm25 import BM25Index
 from store.catalog.copies import clean_up, forget, is_copy_due, make_copy
@@ -42,7 +43,9 @@ FROM chunks JOIN documents ON documents.id = document_id WHERE NOT pending
 
 
 class Catalog:
-    """The tables. Not thread-safe. Each method that writes is one transaction, and raises StoreFull."""
+    """The tables. Not thread-safe, except `copy_if_due`. Each other method that writes is one transaction, and raises
+    StoreFull.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Open the database in a library's folder, which is created; a damaged one is rebuilt, see `notice`.
@@ -50,6 +53,7 @@ class Catalog:
         Raises NewerLibrary.
         """
         self._folder = folder
+        self._copying = Lock()  # one copy at a time, and none while a document is deleted from the copies
         with disk_full_as_store_full(f"open {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
             clean_up(folder)
@@ -57,10 +61,10 @@ class Catalog:
             self.notice = rebuild(folder, damage) if damage else ""  # what was damaged, for the user
             self._connection = connect(folder / FILE_NAME)
             if has_tables(self._connection) and is_outdated(self._connection):
-                make_copy(self._connection, folder)
+                make_copy(folder)
             migrate(self._connection)
             self.bm25 = BM25Index(self._connection)
-        make_copy(self._connection, folder)
+        make_copy(folder)
 
     def documents(self) -> list[Document]:
         """Return complete documents, newest first."""
@@ -118,9 +122,10 @@ class Catalog:
         """Return the owners of incomplete vectors: of half-added, half-deleted or replaced documents."""
         return [row[0] for row in self._connection.execute(f"SELECT {OWNER} FROM documents WHERE pending")]
 
-    def segment_counts(self) -> dict[str, tuple[str, int]]:
-        """Return the owner and the number of vectors that each complete document should have, by its id."""
-        rows = self._connection.execute(f"SELECT id, {OWNER}, passages FROM documents WHERE NOT pending")
+    def segment_counts(self, document_id: str = "") -> dict[str, tuple[str, int]]:
+        """Return the owner and the number of vectors that each complete document, or one, should have, by its id."""
+        query = f"SELECT id, {OWNER}, passages FROM documents WHERE NOT pending"
+        rows = self._connection.execute(*((f"{query} AND id = ?", (document_id,)) if document_id else (query,)))
         return {document_id: (owner, count) for document_id, owner, count in rows}
 
     def restore(self, document_ids: Iterable[str]) -> str:
@@ -168,9 +173,13 @@ class Catalog:
             )
             seal(self._connection, document.id)
         self._empty_log()
-        if is_copy_due(self._folder):
-            make_copy(self._connection, self._folder)
         return self.document(document.id)
+
+    def copy_if_due(self) -> None:
+        """Copy the database if the newest copy is old; the database can be used meanwhile."""
+        with self._copying:
+            if is_copy_due(self._folder):
+                make_copy(self._folder)
 
     def rename(self, document_id: str, name: str) -> Document:
         with self._transaction("rename a document"):
@@ -196,7 +205,8 @@ class Catalog:
         query = f"SELECT 1 FROM documents WHERE pending = ? AND {OWNER} = ?"
         was_complete = self._connection.execute(query, (DELETED, owner)).fetchone() is not None
         if was_complete:
-            forget(self._folder, owner.partition(".")[0])
+            with self._copying:
+                forget(self._folder, owner.partition(".")[0])
         with self._transaction("delete a document"):
             if was_complete:  # the lexical index keeps the words of deleted chunks until it is merged
                 self._connection.execute("INSERT INTO words (words) VALUES ('optimize')")
@@ -205,7 +215,8 @@ class Catalog:
 
     def close(self) -> None:
         """Copy the database if it has changed, and close it."""
-        make_copy(self._connection, self._folder)
+        with self._copying:
+            make_copy(self._folder)
         self._connection.close()
 
     def _empty_log(self) -> None:

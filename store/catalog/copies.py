@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 from hashlib import sha256
 from pathlib import Path
 
-from store.catalog.schema import connect, delete_database
+from store.catalog.schema import FILE_NAME, connect, delete_database, open_database
 
 FOLDER = "copies"
 MAX_COPIES = 3
@@ -41,30 +41,37 @@ def clean_up(folder: Path) -> None:
                 path.unlink()
 
 
-def make_copy(connection: sqlite3.Connection, folder: Path) -> None:
-    """Copy the library's database if its documents have changed since the newest copy; errors are only logged."""
+def make_copy(folder: Path) -> None:
+    """Copy the library's documents if they have changed since the newest copy; errors are only logged.
+
+    The library may be in use: this reads one state of it, through a connection of its own.
+    """
+    draft = folder / FOLDER / DRAFT
     try:
-        state, existing = _state(connection), copies_of(folder)
-        if not state or (existing and existing[0].stem.endswith(state)):
-            return
+        existing = copies_of(folder)
+        draft.parent.mkdir(exist_ok=True)
+        delete_database(draft)
+        with closing(open_database(draft)) as target:
+            source = (folder / FILE_NAME).absolute().as_uri()
+            target.execute("ATTACH ? AS library", (f"{source}?mode=rw",))  # without creating it
+            with target:
+                target.execute("BEGIN")
+                state = _state(target)
+                if not state or (existing and existing[0].stem.endswith(state)):
+                    return
+                _copy_tables(target)
         now = time.time()
         milliseconds = f"{now % 1:.3f}"[2:]
-        path = folder / FOLDER / f"library-{time.strftime(STAMP, time.gmtime(now))}-{milliseconds}-{state}.sqlite3"
-        draft = path.with_name(DRAFT)
-        path.parent.mkdir(exist_ok=True)
-        delete_database(draft)
-        with closing(sqlite3.connect(draft)) as target:
-            connection.backup(target)
-            target.execute("PRAGMA journal_mode = DELETE")  # one file
-            target.execute("DROP TABLE IF EXISTS words")
-            target.execute("VACUUM")
-        draft.replace(path)
-        for old in [each for each in copies_of(folder) if each != path][MAX_COPIES - 1 :]:
+        draft.replace(
+            draft.with_name(f"library-{time.strftime(STAMP, time.gmtime(now))}-{milliseconds}-{state}.sqlite3")
+        )
+        for old in existing[MAX_COPIES - 1 :]:
             delete_database(old)
     except (OSError, sqlite3.Error) as error:
         log.warning("the library's database could not be copied: %s", error)
+    finally:
         with suppress(OSError):
-            delete_database(folder / FOLDER / DRAFT)
+            delete_database(draft)
 
 
 def is_copy_due(folder: Path) -> bool:
@@ -90,9 +97,21 @@ def forget(folder: Path, document_id: str) -> None:
                 delete_database(path)
 
 
+def _copy_tables(target: sqlite3.Connection) -> None:
+    """Copy the attached library's documents and chunks, in the caller's transaction."""
+    schema = "SELECT sql FROM library.sqlite_master WHERE tbl_name IN ('documents', 'chunks') AND sql IS NOT NULL"
+    for (statement,) in target.execute(f"{schema} ORDER BY type = 'table' DESC").fetchall():
+        target.execute(statement)
+    for table in ("documents", "chunks"):
+        target.execute(f"INSERT INTO main.{table} SELECT * FROM library.{table}")
+    (version,) = target.execute("PRAGMA library.user_version").fetchone()
+    target.execute(f"PRAGMA main.user_version = {version}")
+
+
 def _state(connection: sqlite3.Connection) -> str:
-    """Return eight digits that identify the documents in the database; empty if there are none."""
-    columns = {row[1] for row in connection.execute("PRAGMA table_info(documents)")}
+    """Return eight digits that identify the attached library's documents; empty if there are none."""
+    columns = {row[1] for row in connection.execute("PRAGMA library.table_info(documents)")}
     content = "checksum" if "checksum" in columns else "name"
-    rows = connection.execute(f"SELECT id, {content} FROM documents WHERE NOT pending ORDER BY id").fetchall()
+    query = f"SELECT id, {content} FROM library.documents WHERE NOT pending ORDER BY id"
+    rows = connection.execute(query).fetchall()
     return sha256(repr(rows).encode("utf-8", "surrogatepass")).hexdigest()[:8] if rows else ""

@@ -22,6 +22,7 @@ from store.catalog.schema import (
     delete_database,
     has_tables,
     migrate,
+    open_database,
     schema_version,
 )
 from store.catalog.stored import StoredDocument, documents_in, insert
@@ -52,7 +53,7 @@ def find_damage(folder: Path) -> str:
     try:
         with closing(connect(path)) as connection:
             if not has_tables(connection):  # they can be lost with a damaged log
-                return "is damaged (its tables are missing)" if has_traces else ""
+                return "is damaged (its tables are missing)" if has_traces or schema_version(connection) else ""
             return _inspect(connection)
     except sqlite3.DatabaseError as error:
         if is_disk_full(error) or getattr(error, "sqlite_errorcode", 0) & 0xFF in USABLE:
@@ -179,7 +180,7 @@ def _opened_copy(path: Path) -> Iterator[sqlite3.Connection]:
         shutil.copyfile(path, copy)
         with suppress(FileNotFoundError):
             shutil.copyfile(f"{path}-wal", f"{copy}-wal")
-        with closing(sqlite3.connect(copy)) as connection:
+        with closing(open_database(copy)) as connection:
             connection.row_factory = sqlite3.Row
             connection.text_factory = lambda data: data.decode("utf-8", "replace")
             yield connection

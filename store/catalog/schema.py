@@ -35,9 +35,16 @@ SEALED_DOCUMENT = "id, name, size_bytes, pages, chunks, added_at, owner, page_st
 SEALED_CHUNKS = "id, number, page, start, end, text, gap, context"
 
 
+def open_database(path: Path) -> sqlite3.Connection:
+    """Open a database; temporary data stays in memory, since SQLite's files for it are in a folder of the system."""
+    connection = sqlite3.connect(path, check_same_thread=False, uri=True)  # so that it can attach others by URI
+    connection.execute("PRAGMA temp_store = MEMORY")
+    return connection
+
+
 def connect(path: Path) -> sqlite3.Connection:
     """Open a database for reading and writing; deleted text is overwritten with zeros."""
-    connection = sqlite3.connect(path, check_same_thread=False)
+    connection = open_database(path)
     try:
         connection.execute("PRAGMA secure_delete = ON")
         connection.execute("PRAGMA journal_mode = WAL")

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from store.catalog.schema import FILE_NAME, is_outdated
+from store.catalog.schema import FILE_NAME, is_outdated, open_database
 from store.catalog.stored import StoredDocument, documents_in, insert
 from store.disk_full import disk_full_as_store_full
-from store.errors import KVScopeError
+from store.errors import ExportFailed, KVScopeError
 from store.limits import Limits
 from store.names import clean_name, unique_name
 from store.preferences import Preferences
@@ -26,10 +26,6 @@ FORMAT = 1
 MANIFEST, DOCUMENTS, PREFERENCES = "manifest.json", "documents.jsonl", "preferences.json"
 MAX_LINE_BYTES = 2**30  # of one document; the longest text that the settings allow has 50 million characters
 MAX_SMALL_BYTES = 2**20  # of the other members
-
-
-class ExportFailed(KVScopeError):
-    hint = "Start KVScope once, or run it with --repair, then export the library again."
 
 
 class ImportFailed(KVScopeError):
@@ -61,7 +57,7 @@ def _export(data: Path, target: IO[bytes]) -> int:
     count = 0
     with disk_full_as_store_full("export the library"), zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         if path.exists():
-            with closing(sqlite3.connect(path)) as connection, archive.open(DOCUMENTS, "w", force_zip64=True) as lines:
+            with closing(open_database(path)) as connection, archive.open(DOCUMENTS, "w", force_zip64=True) as lines:
                 connection.row_factory = sqlite3.Row
                 if is_outdated(connection):
                     raise ExportFailed("The library is of an earlier version.")

@@ -51,7 +51,6 @@ def parse_steps(
     parsed = read(data, name, limits, skipped_pages) if kind == "pdf" else read(data, name, limits)
     document = parsed if isinstance(parsed, ParsedDocument) else (yield from parsed)
     limits.check_characters(len(document.text), name)
-    limits.check_pages(len(document.page_starts), name)
     if not document.text.strip():
         raise UnreadableDocument(f"{name} contains no text.")
     return document

@@ -6,6 +6,7 @@ without end, or read other files.
 
 import io
 import zipfile
+from math import ceil
 
 from store.errors import DocumentTooLarge, UnreadableDocument
 
@@ -30,7 +31,7 @@ def check_members(members: list[zipfile.ZipInfo], name: str) -> None:
     packed = sum(member.compress_size for member in members)
     if unpacked > MAX_UNPACKED_BYTES:
         raise DocumentTooLarge(
-            f"{name} unpacks to {unpacked / 2**20:.0f} MiB; the limit is {MAX_UNPACKED_BYTES / 2**20:.0f} MiB."
+            f"{name} unpacks to {ceil(unpacked / 2**20)} MiB; the limit is {MAX_UNPACKED_BYTES >> 20} MiB."
         )
     if unpacked > MIN_RATIO_BYTES and unpacked > MAX_RATIO * packed:
         raise DocumentTooLarge(

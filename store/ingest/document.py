@@ -1,4 +1,4 @@
-"""The result of parsing a file, and what all parsers need: and one error for damaged files."""
+"""The result of parsing a file, and what all parsers need: steps, and one error for damaged files."""
 
 from bisect import bisect_right
 from collections.abc import Generator, Iterator

@@ -144,7 +144,8 @@ class _Worker:
             text, warning, recognized = str(answer["text"]), str(answer["warning"]), int(answer["recognized_pages"])
             self._limits.check_characters(len(text), self._name)
             starts = tuple(map(int, answer["page_starts"]))
-            self._limits.check_pages(len(starts), self._name)
+            if len(starts) > self._limits.most_pages:
+                raise self._too_large("gives too many pages").error
             if list(starts) != sorted(starts) or any(not 0 <= start <= len(text) for start in starts):
                 raise ValueError("page starts outside the text, or out of order")
             return ParsedDocument(text, starts, warning, recognized)
@@ -181,7 +182,7 @@ class _Worker:
 
     def _read(self) -> None:
         output, size_bytes = self._process.stdout, 0
-        max_bytes = OUTPUT_BYTES + 12 * self._limits.max_characters + PAGE_BYTES * self._limits.max_pages
+        max_bytes = OUTPUT_BYTES + 12 * self._limits.max_characters + PAGE_BYTES * self._limits.most_pages
         assert output is not None
         with suppress(OSError, ValueError), output:
             while size_bytes < max_bytes and (line := output.readline(max_bytes)):

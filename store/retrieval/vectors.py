@@ -67,7 +67,10 @@ class ExactIndex:
 
     def segment_counts(self) -> dict[str, int]:
         """Return the number of segments of each owner that has any."""
-        return {owner: sum(len(block.vectors) for block in blocks) for owner, blocks in self._blocks.items()}
+        return {owner: self.num_segments(owner) for owner in self._blocks}
+
+    def num_segments(self, owner: str) -> int:
+        return sum(len(block.vectors) for block in self._blocks.get(owner, ()))
 
     def search(self, vector: np.ndarray, top_k: int, owners: Iterable[str]) -> list[tuple[str, float]]:
         """Return at most `top_k` (chunk id, cosine of its best segment with `vector` [D]), best first, ties by id."""
@@ -88,10 +91,9 @@ class VectorIndex(ExactIndex):
         marker = folder.with_name(OPENING)
         with self._writing(f"open {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
-            failed = failed_openings(folder)
-            if failed >= MAX_FAILED_OPENINGS or not is_sound(folder):
+            if not is_usable(folder):
                 self._reset()
-            marker.write_text(str(failed + 1))
+            marker.write_text(str(_failed_openings(folder) + 1))
             try:
                 self._open()
             except BaseException as error:
@@ -190,7 +192,12 @@ class VectorIndex(ExactIndex):
             super().add(owner, [chunk for chunk, _ in segments], np.stack([vector for _, vector in segments]))
 
 
-def failed_openings(folder: Path) -> int:
+def is_usable(folder: Path) -> bool:
+    """Return whether an index that is not open can be read, and opening it has not ended the process repeatedly."""
+    return _failed_openings(folder) < MAX_FAILED_OPENINGS and _is_sound(folder)
+
+
+def _failed_openings(folder: Path) -> int:
     """Return how often in succession opening an index has ended the process."""
     try:
         return int(folder.with_name(OPENING).read_text())
@@ -198,8 +205,7 @@ def failed_openings(folder: Path) -> int:
         return 0
 
 
-def is_sound(folder: Path) -> bool:
-    """Return whether the database of an index that is not open can be read."""
+def _is_sound(folder: Path) -> bool:
     path = folder / "chroma.sqlite3"
     if not path.exists():
         return not any(folder.iterdir())

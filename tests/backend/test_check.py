@@ -47,6 +47,14 @@ def test_a_sound_folder_has_no_problems(data):
     assert contents(data) == before
 
 
+@pytest.mark.parametrize(("failed", "num_problems"), [(1, 0), (2, 1)])
+def test_one_opening_that_was_killed_is_no_damage_as_at_a_start(data, failed, num_problems):
+    (data / "library" / "vectors.opening").write_text(str(failed))
+    assert len(check_folder(data, repair=True)) == num_problems
+    assert (data / "library" / "vectors").exists() == (failed == 1)
+    assert check_folder(data, repair=False) == []
+
+
 @pytest.mark.parametrize("pattern", DAMAGE)
 def test_damage_is_reported_then_repaired(data, pattern, start):
     path = sorted(data.glob(pattern))[0]

@@ -1,19 +1,59 @@
 """The commands export a library, while it is in use, and import it elsewhere."""
 
 import json
+from contextlib import suppress
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
 
 from app import main
+from backend.runtime.commands import run_command
+from backend.runtime.settings import Settings
 from tests.backend.conftest import filled
+
+
+def audit_entries(data):
+    """Return the entries of the command line."""
+    entries = map(json.loads, (data / "audit" / "audit.log").read_text().splitlines())
+    return [each for each in entries if each["client"] == "command line"]
 
 
 def audit_of(data):
     """Return what the command line did, with which outcome, to which file and how many documents."""
-    entries = map(json.loads, (data / "audit" / "audit.log").read_text().splitlines())
-    return [
-        (each["action"], each["outcome"], each.get("name", ""), each.get("added"))
-        for each in entries
-        if each["client"] == "command line"
-    ]
+    return [(each["action"], each["outcome"], each.get("name", ""), each.get("added")) for each in audit_entries(data)]
+
+
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), KeyboardInterrupt()])
+def test_an_export_that_fails_leaves_no_part_and_no_other_file_is_deleted(tmp_path, monkeypatch, error):
+    settings = Settings(data=tmp_path, export_file=tmp_path / "export.zip")
+
+    def write_a_part(data, file):
+        file.write(b"PK")
+        raise error
+
+    def run():
+        with suppress(KeyboardInterrupt):
+            assert run_command(settings) == 1
+
+    monkeypatch.setattr("backend.runtime.commands.export_library", write_a_part)
+    run()
+    assert not settings.export_file.exists()
+    settings.export_file.write_bytes(b"another's")
+    monkeypatch.setattr(Path, "open", Mock(side_effect=error))  # before anything was created
+    run()
+    monkeypatch.undo()
+    assert settings.export_file.read_bytes() == b"another's"
+
+
+def test_repairs_and_clearing_the_cache_are_recorded_and_a_check_is_not(tmp_path, monkeypatch):
+    (tmp_path / "preferences.json").write_text("damaged")
+    for command in ("check", "repair", "clear_cache"):
+        run_command(Settings(data=tmp_path, **{command: True}))
+    monkeypatch.setattr("backend.runtime.commands.remove_all", lambda folder: (0, 1))
+    run_command(Settings(data=tmp_path, clear_cache=True))
+    found = [(each["action"], each["outcome"], each.get("problems")) for each in audit_entries(tmp_path)]
+    assert found == [("repair", "ok", 1), ("clear-cache", "ok", None), ("clear-cache", "failed", None)]
 
 
 def test_a_library_is_exported_and_imported_by_commands(start, tmp_path, monkeypatch, caplog):

@@ -5,11 +5,14 @@ from dataclasses import replace
 from threading import Event, Thread
 from time import sleep
 
+import pytest
+
 from backend.interface.session import SessionEvent
 from backend.services import library as service
 from engine.errors import Cancelled
 from engine.passages import PassageCache
 from engine.request import Request
+from store.errors import StoreFull
 from tests.support.doubles import TEXTS, last
 from tests.support.fakes import WordEmbedder
 from tests.support.files import pdf
@@ -103,6 +106,33 @@ def test_a_question_interrupts_the_prefill_of_an_added_passage_which_is_then_rep
     assert [(state.stage, state.message) for state in states] == [("done", "")]
     assert len(texts) == 2 and texts[0] == texts[1]
     assert sum(tier.size_bytes for tier in backend.tier_usage()) > 0
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [(StoreFull("No space."), "No space. Free some"), (OSError(), "Something went wrong (OSError)")],
+)
+def test_a_document_whose_prefill_fails_is_in_the_library_and_says_so(start, tmp_path, monkeypatch, error, message):
+    backend, file = start(), write(tmp_path / "ferry.txt", 3)
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(PassageCache, "warm", fail)
+    *_, (state,) = backend.ingest([(file, file.name)], Event())
+    assert state.stage == "done" and state.message.startswith(message)
+    assert state.message.endswith("The document was added; its KV is computed when a question needs it.")
+    assert [state.document_id] == [document.id for document in backend.documents()]
+    *_, (state,) = backend.library.reindex([state.document_id], Event())
+    assert state.stage == "done" and state.document_id and "unchanged" not in state.message
+
+
+def test_a_copy_is_unchanged_and_only_the_first_deletion_deletes(start, tmp_path):
+    backend, file = start(), write(tmp_path / "ferry.txt", 3)
+    *_, states = backend.ingest([(file, "ferry.txt"), (file, "copy.txt")], Event())
+    assert [(state.stage, state.unchanged) for state in states] == [("done", False), ("done", True)]
+    assert states[0].document_id == states[1].document_id
+    assert [backend.delete(states[0].document_id) for _ in range(2)] == [True, False]
 
 
 def write(path, num_sentences):

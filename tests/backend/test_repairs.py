@@ -6,6 +6,7 @@ from dataclasses import replace
 from threading import Event
 
 from engine.request import Request
+from store.document_library import DocumentLibrary
 from tests.backend.conftest import filled
 from tests.support.doubles import last
 from tests.support.fakes import WordEmbedder
@@ -66,6 +67,11 @@ def test_a_reload_does_not_end_the_computation(start, tmp_path, monkeypatch):
     may_continue.set()
     backend.loader.wait(60)
     wait_until(lambda: backend.status().ready and not backend.notices())
+
+
+def test_an_error_of_the_check_for_missing_vectors_is_no_error_of_loading(start, monkeypatch, caplog):
+    monkeypatch.setattr(DocumentLibrary, "documents_without_vectors", lambda library: 1 / 0)
+    assert start().status().ready and "ZeroDivisionError" in caplog.text
 
 
 def test_a_damaged_database_is_named_on_the_page(start, tmp_path):

@@ -2,17 +2,20 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from threading import Event
 
 import httpx
 import pytest
 from gradio_client import Client, handle_file
 
+from backend.interface.library import IngestProgress
 from server.audit import audited
 from server.auth import FAILURES
 from store.audit import ACTIONS, REFUSALS, AuditLog
-from store.errors import NoSuchDocument, StoreFull
-from tests.server.conftest import GUARDED, KEYS, PASSWORD, serving
+from store.errors import KVScopeError, NoSuchDocument, StoreFull
+from store.types import Document
+from tests.server.conftest import GUARDED, KEYS, PASSWORD, serving, until
 from tests.support.fake_backend.backend import FakeBackend
 
 BEARER = {"Authorization": f"Bearer {KEYS[0]}"}
@@ -51,7 +54,6 @@ def test_each_action_of_the_apis_has_its_entry_and_questions_have_none(server, f
     gradio = Client(server.url, headers=BEARER, verbose=False)
     for _ in range(2):
         gradio.predict(handle_file(tmp_path / "a.txt"), api_name="/add_document")
-    server.backend.stored_documents = server.backend.stored_documents[:1]
     gradio.predict(SHA, "b.txt", api_name="/rename_document")
     gradio.predict(SHA, api_name="/reindex_document")
     gradio.predict("What is xylophonquartz?", api_name="/ask")
@@ -69,7 +71,7 @@ def test_each_action_of_the_apis_has_its_entry_and_questions_have_none(server, f
         entry(KEY, "reindex", name="b.txt", **document),
         entry(KEY, "export"),
         entry(KEY, "delete", name="b.txt", **document),
-        entry(KEY, "delete"),
+        entry(KEY, "delete", "unchanged"),
     ]
 
 
@@ -81,8 +83,14 @@ def test_logins_are_recorded_with_the_session_that_later_acts(server, folder):
             browser.post("/login", data={"password": password})
         token = browser.cookies["kvscope_session"]
         assert browser.get("/library.zip").status_code == 200
+        browser.post("/logout")
+        browser.post("/logout")  # there is no session any more
     session = f"session {hashlib.sha256(token.encode()).hexdigest()[:8]}"
-    assert entries(folder) == [entry(session, "login", address="127.0.0.1"), entry(session, "export")]
+    assert entries(folder) == [
+        entry(session, "login", address="127.0.0.1"),
+        entry(session, "export"),
+        entry(session, "logout"),
+    ]
     failures = [entry("127.0.0.1", "login", "failed")] * FAILURES
     assert entries(folder, REFUSALS) == [*failures, entry("127.0.0.1", "login", "throttled")]
     for _ in range(3):  # throttled logins are recorded once a minute
@@ -90,9 +98,14 @@ def test_logins_are_recorded_with_the_session_that_later_acts(server, folder):
     assert entries(folder, REFUSALS) == []
 
 
-def test_no_secret_is_recorded(folder):
-    for path in (folder / "audit").iterdir():
-        assert not any(secret in path.read_text() for secret in (*KEYS, PASSWORD, "wrong"))
+def test_no_secret_is_recorded(tmp_path):
+    with serving(GUARDED, AuditLog(tmp_path)) as server:
+        for password in ("a wrong one", PASSWORD):
+            httpx.post(f"{server.url}login", data={"password": password})
+        assert httpx.get(f"{server.url}library.zip", headers=BEARER, timeout=60).status_code == 200
+    texts = {path.name: path.read_text() for path in (tmp_path / "audit").iterdir()}
+    assert len(texts[ACTIONS].splitlines()) == 2 and len(texts[REFUSALS].splitlines()) == 1
+    assert not [secret for secret in (*KEYS, PASSWORD, "a wrong one") for text in texts.values() if secret in text]
 
 
 def test_outcomes_of_files(tmp_path):
@@ -112,6 +125,54 @@ def test_outcomes_of_files(tmp_path):
     next(steps)
     steps.close()  # the client has gone
     assert entries(tmp_path) == [entry("", "add", "failed", name="a.txt")]
+    list(backend.ingest([*files[1:], (files[1][0], "copy.txt")], Event()))
+    added = entry("", "add", name="a.txt", document=SHA)
+    assert entries(tmp_path) == [added, added | {"outcome": "unchanged"}]
+
+
+def test_a_document_has_its_entry_as_soon_as_it_is_in_the_library(tmp_path):
+    fake = FakeBackend(documents=[Document(SHA, "a (2).txt", 1, None, 1, 0.0)])
+    waiting = [IngestProgress(name, "waiting", 0, 1) for name in ("a.txt", "b.txt", "c.txt")]
+    failed, indexed, prefilled = (replace(waiting[0], stage=stage) for stage in ("failed", "indexed", "prefilled"))
+    backend = audited(fake, AuditLog(tmp_path))
+    states = [
+        waiting,
+        [replace(indexed, document_id=SHA), *waiting[1:]],
+        [replace(prefilled, document_id=SHA), *waiting[1:]],
+        [replace(prefilled, document_id=SHA), failed, waiting[2]],
+    ]
+    fake.ingest = lambda files, cancel: (step for step in states)
+    steps = backend.ingest([(tmp_path, state.name) for state in waiting], Event())
+    added, refused = entry("", "add", name="a (2).txt", document=SHA), entry("", "add", "failed", name="b.txt")
+    for expected in ([], [added], [], [refused]):
+        next(steps)
+        assert entries(tmp_path) == expected
+    steps.close()
+    assert entries(tmp_path) == [entry("", "add", "failed", name="c.txt")]
+
+
+def test_changes_of_settings_have_the_names_of_the_fields_and_clearing_the_cache_has_an_entry(tmp_path, monkeypatch):
+    fake = FakeBackend(pace_s=0)
+    backend = audited(fake, AuditLog(tmp_path))
+    before = backend.models.current()
+    backend.models.apply(replace(before, chunk_size=77, model="someone/secret"))
+    until(lambda: backend.models.current() != before and not backend.models.reload_status().running)
+    with pytest.raises(KVScopeError):
+        backend.models.apply(backend.models.current())
+
+    def set_budget(tier, budget_bytes):
+        fake.models.settings = replace(fake.models.settings, cpu_cache_gib=0.5)
+
+    monkeypatch.setattr(fake.cache, "set_budget", set_budget)
+    backend.cache.set_budget("host", 2**29)
+    backend.clear()
+    assert fake.cleared and backend.cache.snapshot() and backend.models.devices()
+    assert entries(tmp_path) == [
+        entry("", "settings", fields="model chunk_size"),
+        entry("", "settings", "failed", fields=""),
+        entry("", "settings", fields="cpu_cache_gib"),
+        entry("", "clear-cache"),
+    ]
 
 
 def test_an_action_that_fails_is_recorded_and_its_error_is_passed_on(tmp_path, monkeypatch):

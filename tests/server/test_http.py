@@ -2,8 +2,8 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from threading import Event
+from unittest.mock import Mock
 
 import httpx
 import openai
@@ -17,6 +17,7 @@ from backend.interface.limits import MAX_QUESTIONS
 from engine.errors import LoadingFailed, QuestionTooLong
 from engine.request import ChatTurn, Request
 from server.routes import MAX_BODY_BYTES, app_kwargs
+from store.errors import ExportFailed
 from store.types import Document
 from tests.server.conftest import until
 from tests.support.fake_backend.backend import METHODS, FakeBackend
@@ -199,17 +200,6 @@ def test_a_stopped_answer_ends_in_an_error(client, backend, monkeypatch):
             whole.result()
 
 
-def test_a_quote_that_replaces_a_repeating_answer_is_streamed_whole(client, backend, monkeypatch):
-    def replaced(request, cancel):
-        *answers, last = FakeBackend(0).answers_to(request, Event())
-        yield from [*answers, replace(last, text="The brass plate says 5730264, and so does page one of the log. [1]")]
-
-    monkeypatch.setattr(backend, "answers_to", replaced)
-    chunks = client.chat.completions.create(model="kvscope", stream=True, **ASK)
-    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
-    assert text == f"{FakeBackend(0).answer}\n\nThe brass plate says 5730264, and so does page one of the log. [1]"
-
-
 def test_an_error_during_a_stream_is_an_event_without_an_end_mark(url, backend, monkeypatch):
     def broken(request, cancel):
         yield from list(FakeBackend(0).answers_to(request, Event()))[:-3]
@@ -250,7 +240,8 @@ def test_a_body_that_is_not_json_or_too_large_is_refused(url):
         assert httpx.post(f"{url}{CHAT}", content=broken, headers=plain, timeout=60).status_code == 400
     long = b" " * MAX_BODY_BYTES + body
     unsaid = (long[start : start + 2**16] for start in range(0, len(long), 2**16))
-    assert httpx.post(f"{url}{CHAT}", content=long, headers=plain, timeout=60).status_code == 413
+    refused = httpx.post(f"{url}{CHAT}", content=long, headers=plain, timeout=60)
+    assert refused.status_code == 413 and "larger than 1 MiB" in refused.text
     assert httpx.post(f"{url}{CHAT}", content=unsaid, headers=plain, timeout=60).status_code == 413
 
 
@@ -345,6 +336,9 @@ def test_the_library_is_exported_for_this_site_once_at_a_time(url, backend, monk
         may_end.set()
         assert first.result().status_code == 200
     assert httpx.get(f"{url}library.zip", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    monkeypatch.setattr(backend, "export", Mock(side_effect=ExportFailed("a.txt is damaged.")))
+    refused = httpx.get(f"{url}library.zip")
+    assert refused.status_code == 500 and refused.json()["error"]["code"] == "export_failed"
     monkeypatch.setattr(backend, "export", lambda target: 1 / 0)
     assert httpx.get(f"{url}library.zip").json()["error"]["type"] == "server_error"
     monkeypatch.undo()

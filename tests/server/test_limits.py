@@ -35,16 +35,24 @@ def test_requests_are_limited_for_each_client(visit):
     busy, other = visit("203.0.113.1"), visit("203.0.113.2")
     assert [busy.get("/").status_code for _ in range(10)] == [200] * 9 + [429]
     refused = busy.post("/gradio_api/queue/join", json={})
-    assert int(refused.headers["Retry-After"]) == 7 and "requests per minute" in refused.json()["detail"]
+    assert int(refused.headers["Retry-After"]) == 7 and refused.json()["detail"] == (
+        "Too many requests per minute; the limit is 9 (--client-requests). Try again in 7 seconds."
+    )
     assert other.get("/").status_code == 200
 
 
 def test_uploads_are_limited_by_number_and_size(visit):
     def upload(client, size, **headers):
-        return client.post("/gradio_api/upload", content=b"x" * size, headers=FORM | headers).status_code
+        response = client.post("/gradio_api/upload", content=b"x" * size, headers=FORM | headers)
+        if response.status_code == 429:
+            messages.append(response.json()["detail"])
+        return response.status_code
 
+    messages = []
     assert [upload(visit("203.0.113.1"), 10) for _ in range(3)] == [200, 200, 429]
     assert [upload(visit("203.0.113.2"), size) for size in (2**20 + 1, 2**20)] == [429, 200]
+    assert "uploads per hour; the limit is 2 (--client-uploads). Try" in messages[0]
+    assert "MiB of uploads per hour; the limit is 1 (--client-upload-mib). Try" in messages[1]
     unsaid = visit("203.0.113.3").post("/gradio_api/upload", content=iter([b"x"]), headers=FORM)
     assert unsaid.status_code == 411
     assert upload(visit("203.0.113.4"), 2**20 + 1, **{"Content-Type": "MultiPart/Form-Data"}) == 429
@@ -59,7 +67,7 @@ def test_an_event_of_any_kind_is_limited_in_size(kind):
     parts = (b" " * 2**20 for _ in range(MAX_EVENT_BYTES // 2**20 + 1))
     send = TestClient(app).post
     refused = send("/gradio_api/queue/join", content=parts, headers={"Content-Type": kind})
-    assert refused.status_code == 413 and "16384 KiB" in refused.json()["detail"]
+    assert refused.status_code == 413 and "larger than 16 MiB" in refused.json()["detail"]
     assert send("/gradio_api/queue/join", content=b"{}", headers={"Content-Type": kind}).text == "in"
 
 

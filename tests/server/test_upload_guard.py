@@ -1,5 +1,6 @@
 """A file in a request must be an upload: no endpoint of the page connects to a host that a client names."""
 
+import asyncio
 import os
 import socket
 import sys
@@ -12,6 +13,8 @@ import pytest
 import safehttpx
 from gradio.processing_utils import ssrf_protected_download
 from gradio_client import Client, handle_file
+
+from server.upload_guard import UploadGuard
 
 META = {"meta": {"_type": "gradio.FileData"}}
 RESOLVE = socket.getaddrinfo
@@ -157,6 +160,21 @@ def test_functions_of_gradio_that_are_not_used_are_closed(http, path):
     assert answer.status_code == 404 and "does not use" in answer.json()["detail"]
 
 
+@pytest.mark.parametrize(("path", "status"), [("process_recording", 404), ("file=http://files.example/", 422)])
+def test_what_its_path_refuses_is_refused_before_the_body_is_read(path, status):
+    scope = {"type": "http", "method": "POST", "path": f"/gradio_api/{path}", "headers": []}
+    sent = []
+
+    async def receive():
+        pytest.fail("the body was read")
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(UploadGuard(None)(scope, receive, send))
+    assert sent[0]["status"] == status
+
+
 def test_broken_bodies_are_left_to_gradio(http):
     for body in (b"", b"{", b"\xff", b"[" * 100_000):
         sent = {"content": body, "headers": {"Content-Type": "application/json"}}
@@ -181,4 +199,4 @@ def test_uploads_are_accepted_and_their_url_is_not_fetched(http, backend, listen
         file = {"path": path, "url": address, "orig_name": "notes.md", **META}
         sent = http.post("gradio_api/call/add_document", json={"data": [file]}).json()
         assert "event: complete" in http.get(f"gradio_api/call/add_document/{sent['event_id']}").text
-    assert len(backend.documents()) == 2 and listener.seen == []
+    assert len(backend.documents()) == 1 and listener.seen == []

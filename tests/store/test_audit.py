@@ -3,6 +3,8 @@
 import json
 import os
 import stat
+import subprocess
+import sys
 
 import pytest
 
@@ -23,7 +25,7 @@ def folder(tmp_path):
 
 def test_an_entry_has_time_client_action_outcome_and_document(tmp_path, folder):
     AuditLog(tmp_path).record("key 12345678", "delete", "ok", "a.txt", ID)
-    ((entry,),) = [entries(path) for path in folder.iterdir()]
+    (entry,) = entries(folder / ACTIONS)
     assert entry.pop("time").endswith("+00:00")
     expected = {"client": "key 12345678", "action": "delete", "outcome": "ok", "name": "a.txt", "document": ID}
     assert entry == expected
@@ -55,9 +57,26 @@ def test_files_are_rotated_and_the_oldest_entries_are_lost(tmp_path, folder, mon
     for number in range(200):
         log.record("me", "add", "ok", f"{number}.txt")
     paths = [folder / ACTIONS, *(folder / f"{ACTIONS}.{number}" for number in range(1, audit.NUM_OLD + 1))]
-    assert sorted(folder.iterdir()) == sorted(paths) and all(path.stat().st_size <= 1000 for path in paths)
+    assert sorted(folder.glob(f"{ACTIONS}*")) == sorted(paths) and all(path.stat().st_size <= 1000 for path in paths)
     names = [entry["name"] for path in reversed(paths) for entry in entries(path)]
     assert names == [f"{number}.txt" for number in range(200 - len(names), 200)] and len(names) > 50
+
+
+WRITE = """
+import sys
+from pathlib import Path
+from store import audit
+audit.MAX_BYTES, audit.NUM_OLD = 200, 99
+for number in range(20):
+    audit.AuditLog(Path(sys.argv[1])).record("me", "add", "ok", f"{sys.argv[2]}-{number}.txt")
+"""
+
+
+def test_processes_that_write_at_the_same_time_lose_no_entry(tmp_path, folder):
+    writers = [subprocess.Popen([sys.executable, "-c", WRITE, str(tmp_path), str(writer)]) for writer in range(3)]
+    assert [writer.wait(60) for writer in writers] == [0, 0, 0]
+    names = [entry["name"] for path in folder.glob(f"{ACTIONS}*") for entry in entries(path)]
+    assert sorted(names) == sorted(f"{writer}-{number}.txt" for writer in range(3) for number in range(20))
 
 
 def test_refused_logins_cannot_push_out_other_entries(tmp_path, folder, monkeypatch):

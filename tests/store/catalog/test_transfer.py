@@ -8,7 +8,8 @@ from contextlib import closing
 import pytest
 
 from store.catalog.catalog import Catalog
-from store.catalog.transfer import ExportFailed, ImportFailed, export_library
+from store.catalog.transfer import ImportFailed, export_library
+from store.errors import ExportFailed
 from store.preferences import Preferences
 from tests.store.conftest import search
 

@@ -11,6 +11,7 @@ from store.catalog.catalog import Catalog
 from store.catalog.copies import copies_of
 from store.catalog.schema import migrate
 from store.errors import NewerLibrary, StoreFull
+from store.retrieval.vectors import VectorIndex
 from tests.store.conftest import search
 
 TEXTS = {
@@ -124,6 +125,14 @@ def test_a_database_whose_tables_were_lost_with_its_log_is_damaged(open_library,
     assert texts_of(library) == WHOLE and "was damaged" in library.notice
 
 
+def test_a_database_with_a_version_and_no_tables_is_damaged(open_library, tmp_path):
+    (tmp_path / "library").mkdir()
+    with closing(sqlite3.connect(tmp_path / "library" / DATABASE)) as database:
+        database.execute("PRAGMA user_version = 2")
+    library = open_library()
+    assert library.documents() == [] and "was damaged" in library.notice
+
+
 def test_a_complete_document_does_not_depend_on_the_log(open_library, file_of, tmp_path):
     library = open_library()
     list(library.add(file_of(TEXTS["birds.txt"], "birds.txt"), "birds.txt"))
@@ -153,6 +162,14 @@ def test_damaged_vectors_are_computed_again(open_library, filled, damage):
             assert texts_of(library) == WHOLE
             check(library, filled)
             library.close()
+
+
+def test_all_documents_are_looked_at_once_to_find_missing_vectors(open_library, filled, monkeypatch):
+    shutil.rmtree(filled / "vectors")
+    library, counts, count = open_library(), [], VectorIndex.segment_counts
+    monkeypatch.setattr(VectorIndex, "segment_counts", lambda index: counts.append(1) or count(index))
+    list(library.embed_missing())
+    assert len(counts) == 1 < len(library.documents()) and not library.documents_without_vectors()
 
 
 def test_a_folder_that_ended_the_process_while_it_was_opened_is_not_opened_again(open_library, filled):

@@ -58,11 +58,14 @@ def test_the_limits_are_passed_on(name, limits, message):
         finish(parse_isolated(FILES[name], name, limits))
 
 
-@pytest.mark.parametrize("answer", ["text='long', page_starts=[]", "text='', page_starts=[0, 0, 0]"])
-def test_a_worker_cannot_exceed_the_limits(monkeypatch, answer):
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [("text='long', page_starts=[]", "--max-characters"), ("text='', page_starts=[0, 0, 0]", "too many pages")],
+)
+def test_a_worker_cannot_exceed_the_limits(monkeypatch, answer, message):
     use_worker(monkeypatch, f"say({answer}, warning='', recognized_pages=0)")
-    with pytest.raises(DocumentTooLarge, match="--max"):
-        finish(parse_isolated(b"", "pages.pdf", Limits(max_characters=3, max_pages=2)))
+    with pytest.raises(DocumentTooLarge, match=message):
+        finish(parse_isolated(b"", "pages.pdf", Limits(max_characters=3, max_pages=2, max_picture_pages=2)))
 
 
 PAGES = """

@@ -149,7 +149,29 @@ def test_only_so_many_pages_are_recognized(monkeypatch):
     monkeypatch.setattr("store.ingest.ocr.image.available", lambda: True)
     monkeypatch.setattr(ocr, "recognize_pdf_pages", read)
     document = parse(pdf("alpha", "", "", ""), "a.pdf", Limits(max_ocr_pages=2))
-    assert recognized == [1, 2] and "1 of 4 pages have no text" in document.warning
+    over = "1 scanned page was not read; the limit is 2 (--max-ocr-pages)."
+    assert recognized == [1, 2] and document.warning.startswith(over) and "no text" not in document.warning
     pages = saved(picture("x"), "TIFF", save_all=True, append_images=[picture("y")])
     with pytest.raises(DocumentTooLarge, match=r"2 pages.* 1 for text recognition \(--max-picture-pages\)"):
         parse(pages, "a.tiff", Limits(max_picture_pages=1))
+
+
+def test_the_limit_on_pages_is_not_for_pictures(monkeypatch):
+    monkeypatch.setattr("store.ingest.ocr.image.available", lambda: True)
+    monkeypatch.setattr("store.ingest.ocr.image.recognize", lambda image: ["alpha"])
+    pages = saved(picture("x"), "TIFF", save_all=True, append_images=[picture("y")])
+    assert len(parse(pages, "a.tiff", Limits(max_pages=1, max_picture_pages=2)).page_starts) == 2
+
+
+def test_a_scan_above_the_limit_is_refused_with_the_limit(monkeypatch):
+    monkeypatch.setattr(ocr, "available", lambda: True)
+    monkeypatch.setattr(ocr, "recognize_pdf_pages", lambda data, indices: ([] for _ in indices))
+    scan = pdf("", "", "")
+    with pytest.raises(
+        UnreadableDocument, match=r"no text layer\. 3 scanned pages were not read; the limit is 0 \(--max"
+    ):
+        parse(scan, "a.pdf", Limits(max_ocr_pages=0))
+    with pytest.raises(UnreadableDocument, match=r"recognized on its pages\. 2 scanned pages .* limit is 1"):
+        parse(scan, "a.pdf", Limits(max_ocr_pages=1))
+    with pytest.raises(UnreadableDocument, match=r"recognized on its pages\. Pick"):
+        parse(scan, "a.pdf", Limits(max_ocr_pages=3))

@@ -190,9 +190,11 @@ def test_supported_kinds_are_read_whatever_the_extension(name):
 def test_too_much_is_rejected_with_both_numbers_the_setting_and_the_remedy(tmp_path):
     limits = Limits(max_file_mib=1, max_pages=2, max_characters=10)
     (tmp_path / "a.txt").write_bytes(b"x" * 2**21)
-    with pytest.raises(DocumentTooLarge, match=r"2\.0 MiB.*1\.0 MiB \(--max-file-mib\).*Split"):
+    with pytest.raises(DocumentTooLarge, match=r"is 2\.0 MiB.* 1 MiB \(--max-file-mib\).*Split"):
         read_file(tmp_path / "a.txt", "a.txt", limits)
     assert read_file(tmp_path / "a.txt", "a.txt", Limits(max_file_mib=2)) == b"x" * 2**21
+    with pytest.raises(DocumentTooLarge, match=r"a\.txt is 1\.1 MiB, and the limit is 1 MiB"):
+        limits.check_file(2**20 + 1, "a.txt")
     for content in (b"x" * 11, pdf("alpha beta gamma"), b"<html>" + b" " * 11, docx(paragraph("x" * 11))):
         with pytest.raises(DocumentTooLarge, match=r"10 characters.*\(--max-characters\).*Split"):
             parse(content, "a.txt", limits)

@@ -11,7 +11,10 @@ from pptx.opc.packuri import PackURI
 from pptx.oxml.ns import qn
 from pptx.util import Cm
 
+from store.errors import DocumentTooLarge
 from store.ingest import parse
+from store.ingest.office import pptx
+from store.limits import DEFAULT_LIMITS, Limits
 
 TITLE_SLIDE, BULLETS, TITLE_ONLY = 0, 1, 5
 DIAGRAM = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/diagramData"
@@ -20,6 +23,14 @@ DIAGRAM = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/d
 @pytest.fixture
 def deck():
     return Presentation()
+
+
+def test_too_many_slides_are_refused_before_they_are_read(deck, monkeypatch):
+    for _ in range(3):
+        add_slide(deck, TITLE_ONLY, "alpha")
+    monkeypatch.setattr(pptx, "_read_slide", lambda *_: pytest.fail("a slide was read"))
+    with pytest.raises(DocumentTooLarge, match=r"3 pages.* 2 \(--max-pages\)"):
+        parsed(deck, Limits(max_pages=2))
 
 
 def add_slide(deck, layout, title):
@@ -32,10 +43,10 @@ def add_text(shapes, text, left, top):
     shapes.add_textbox(Cm(left), Cm(top), Cm(5), Cm(1)).text_frame.text = text
 
 
-def parsed(deck):
+def parsed(deck, limits=DEFAULT_LIMITS):
     file = io.BytesIO()
     deck.save(file)
-    return parse(file.getvalue(), "a.pptx")
+    return parse(file.getvalue(), "a.pptx", limits)
 
 
 def test_each_slide_is_a_page_below_the_title_of_the_first(deck):

@@ -156,14 +156,17 @@ class FakeBackend:
                     states[index] = IngestProgress(name, stage, done, total)
                     yield list(states)
             digest = hashlib.sha256(content).hexdigest()
-            self.stored_documents.insert(
-                0, Document(digest, name, len(content), None, 8, time.time(), parser_version=PARSER_VERSION)
-            )
-            states[index] = IngestProgress(name, "done", 1, 1, "", digest)
+            unchanged = any(document.id == digest for document in self.stored_documents)
+            if not unchanged:
+                document = Document(digest, name, len(content), None, 8, time.time(), parser_version=PARSER_VERSION)
+                self.stored_documents.insert(0, document)
+            states[index] = IngestProgress(name, "done", 1, 1, "", digest, unchanged)
             yield list(states)
 
-    def delete(self, document_id: str) -> None:
-        self.stored_documents = [document for document in self.stored_documents if document.id != document_id]
+    def delete(self, document_id: str) -> bool:
+        before = self.stored_documents
+        self.stored_documents = [document for document in before if document.id != document_id]
+        return len(self.stored_documents) < len(before)
 
     def tier_usage(self) -> list[TierUsage]:
         size = 12_400_000 * len(self.stored_documents)

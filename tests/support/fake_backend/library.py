@@ -62,7 +62,7 @@ class FakeLibrary:
                 yield list(states)
             self.reindexed.append(document.id)
             self.needs_rechunk.discard(document.id)
-            states[index] = IngestProgress(document.name, "done", 8, 8)
+            states[index] = IngestProgress(document.name, "done", 8, 8, "", document.id)
             yield list(states)
         self._backend.models.stale = []
 
