@@ -36,6 +36,7 @@ from server.gradio_errors import GradioErrors, invalid_request
 from server.headers import SecurityHeaders
 from server.host_guard import HostGuard
 from server.limits import LimitGuard
+from server.page_picture import page_route
 from server.upload_guard import UploadGuard
 from store.audit import NO_LOG, AuditLog
 
@@ -98,6 +99,7 @@ def app_kwargs(
         Route("/healthz", health),
         Route("/metrics", metrics),
         Route("/library.zip", export),
+        Route("/page.png", page_route(backend)),
         Mount("/v1", _openai_api(backend, max_questions)),
     ]
     middleware = [

@@ -25,8 +25,11 @@ from store.ingest.chunker import ChunkConfig, chunk_config_of, split_sections
 from store.ingest.document import ParsedDocument
 from store.ingest.language import language_warning
 from store.ingest.markdown_file import convert_markdown
+from store.ingest.page_picture import page_picture
+from store.ingest.sniff import detect_format
 from store.limits import DEFAULT_LIMITS, Limits
 from store.names import clean_name
+from store.originals import Originals
 from store.retrieval.vectors import VectorIndex
 from store.types import PARSER_VERSION, Chunk, Document, Embedder, Excerpt, Hit, Progress, Reranker
 
@@ -57,10 +60,12 @@ class DocumentLibrary:
         with ExitStack() as opened:
             self._catalog = opened.enter_context(closing(Catalog(root)))
             self._vectors = opened.enter_context(closing(VectorIndex(root / "vectors")))
+            self._originals = Originals(root / "originals")
             self.notice = self._catalog.notice  # of damage that was found, in sentences for the user
             with suppress(StoreFull):  # if the disk is full: serve the existing documents
                 self._purge_pending()
                 self._check_vectors()
+            self._originals.keep_only({document.id for document in self._catalog.documents()})
             self._opened = opened.pop_all()
 
     def add(self, path: Path, name: str) -> Iterator[Progress]:
@@ -93,6 +98,8 @@ class DocumentLibrary:
                 self._purge_pending(document_id)
                 document = self._catalog.insert_pending(document)
             document = yield from self._index(document, document_id, parsed)
+            if detect_format(data, name) == "pdf":
+                self._originals.put(document_id, data)
         finally:
             self._release(document_id)
         yield Progress("indexed", 1, 1, document, document.warning)
@@ -175,6 +182,19 @@ class DocumentLibrary:
                 raise NoSuchDocument("This passage is not in the library.")
             return take_excerpt(chunk, self._catalog.parsed(chunk.document_id))
 
+    def has_pages(self, document_id: str) -> bool:
+        """Return whether the pages of a document can be shown: those of PDF files that were added by this version."""
+        return self._originals.has(document_id)
+
+    def page_picture(self, chunk_id: str, page: int, quote: str) -> bytes | None:
+        """Return a page, from 1, of a chunk's document as PNG with a quote marked; None if it cannot be shown.
+
+        Raises NoSuchDocument if the chunk was deleted or re-chunked.
+        """
+        document_id = self.excerpt(chunk_id).chunk.document_id
+        data = self._originals.get(document_id) if page >= 1 else None
+        return None if data is None else page_picture(data, page - 1, quote)
+
     def documents(self) -> list[Document]:
         with self._lock:
             return self._catalog.documents()
@@ -230,6 +250,7 @@ class DocumentLibrary:
         with self._lock:
             chunks = self._catalog.chunks(document_id)
             self._catalog.hide(document_id)
+            self._originals.delete(document_id)
             with suppress(StoreFull):
                 self._purge_pending()
             return chunks

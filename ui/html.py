@@ -13,7 +13,7 @@ __all__ = ["Markup", "button", "error_box", "escape", "fact", "join", "printable
 
 # Characters that a browser hides or obeys: controls, surrogates, and the two forced changes of reading direction.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202d\u202e\ufffe\uffff]|[\ud800-\udfff]")
-_VOID_ELEMENTS = {"br", "hr", "input"}
+_VOID_ELEMENTS = {"br", "hr", "img", "input"}
 
 
 def printable(value: object) -> str:

@@ -84,11 +84,16 @@ window.kvscopeAsk = (() => {
     connectDrawer: (element, trigger) => {
       element.addEventListener("click", (event) => {
         if (event.target.closest("[data-close]")) trigger("clear");
+        const zoom = event.target.closest("[data-zoom]");
+        if (zoom) zoom.ariaPressed = String(zoom.closest("figure").classList.toggle("kv-zoomed"));
       });
       new MutationObserver(() => {
         const panel = element.querySelector("aside");
         if (!panel && opener && document.activeElement === document.body) findOpener()?.focus();
         panel?.focus({ preventScroll: true });
+        const page = element.querySelector(".kv-original img");
+        page?.addEventListener("error", () => page.closest("figure").remove());
+        if (page) return;
         (element.querySelector(".kv-quoted") ?? element.querySelector("mark"))?.scrollIntoView({ block: "center" });
       }).observe(element, { childList: true, characterData: true, subtree: true });
     },

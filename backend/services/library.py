@@ -65,6 +65,14 @@ class LocalLibraryService:
         with self.loader.borrow() as runtime:
             return runtime.library.excerpt(chunk_id)
 
+    def has_pages(self, document_id: str) -> bool:
+        with self.loader.borrow() as runtime:
+            return runtime.library.has_pages(document_id)
+
+    def page_picture(self, chunk_id: str, page: int, quote: str) -> bytes | None:
+        with self.loader.borrow() as runtime:
+            return runtime.library.page_picture(chunk_id, page, quote)
+
     def bytes_freed_by_delete(self, document_ids: Sequence[str]) -> int:
         with self.loader.borrow() as runtime:
             all_keys = self.chunk_owners.keys(runtime, document_ids, max_s=float("inf"))

@@ -12,7 +12,7 @@ from engine.text import CITATION_MARK
 ANNOUNCED = [  # limits of docs/limits.md, each with its remedy
     r"\d+ requests are already running, which is the limit \(--max-questions\)\. Try again when one has finished\.",
     r"\d+ of your questions are already being answered, which is the limit \(--client-questions\)\. Wait until .+",
-    r"Too many [\w ]+\. Try again in \d+ seconds\.",
+    r"Too many [^.]+\. Try again in \d+ seconds\.",
     r"Stopped after \S+ minutes, the limit for one document\. Split the file, or restart with .+",
 ]
 CODE = re.compile(r"(?<!\d)\d{9}(?!\d)")

@@ -71,6 +71,11 @@ def parse_isolated(data: bytes, name: str, limits: Limits = DEFAULT_LIMITS) -> P
             worker.end()
 
 
+def worker_environment() -> dict[str, str]:
+    """Return the environment variables of a process that reads files."""
+    return {key: os.environ[key] for key in INHERITED if key in os.environ} | THREADS
+
+
 class _Worker:
     """A running process that parses one file."""
 
@@ -87,7 +92,7 @@ class _Worker:
             stderr=subprocess.DEVNULL,
             cwd=Path(__file__).parents[2],
             start_new_session=True,  # Ctrl+C is for the application alone
-            env={key: os.environ[key] for key in INHERITED if key in os.environ} | THREADS,
+            env=worker_environment(),
         )
         request = {"name": name, "size": len(data), "limits": asdict(limits), "skipped_pages": skipped_pages}
         parts = [json.dumps(request).encode() + b"\n", data]

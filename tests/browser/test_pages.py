@@ -49,6 +49,25 @@ def test_a_citation_opens_its_passage_even_after_a_page_reload(answered, backend
     assert answered.errors == []
 
 
+def test_a_citation_of_a_pdf_shows_its_page_which_can_be_enlarged(visit, backend):
+    backend.stored_documents = [Document("e" * 64, "notes.pdf", 10, 4, 8, time.time())]
+    tab = visit()
+    tab.ask("What is the maintenance code?")
+    tab.finish()
+    tab.page.locator("#reply .kv-cite", has_text="1").click()
+    picture = tab.page.locator("#drawer img")
+    expect(picture).to_have_js_property("naturalWidth", 600)
+    width = picture.bounding_box()["width"]
+    tab.page.get_by_role("button", name="Zoom").click()
+    assert picture.bounding_box()["width"] > 1.9 * width
+    assert serious(tab.page) == []
+    tab.page.keyboard.press("Escape")
+    backend.library.has_original = False
+    tab.page.locator("#reply .kv-cite", has_text="2").click()
+    expect(tab.page.locator("#drawer mark").first).to_be_visible()
+    expect(tab.page.locator("#drawer figure")).to_have_count(0)
+
+
 def test_citations_and_sliders_are_targets_of_24_pixels(answered, backend):
     backend.answer = "Yes [1][2]."
     answered.open_advanced()

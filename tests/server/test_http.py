@@ -320,6 +320,23 @@ def test_the_library_is_downloaded_as_a_file(url):
     assert "attachment" in response.headers["content-disposition"]
 
 
+def test_a_page_is_shown_as_a_picture(url, backend):
+    backend.stored_documents = [Document("1" * 64, "a.pdf", 9, 4, 8, 0.0), Document("2" * 64, "b.txt", 9, None, 8, 0.0)]
+    query = {"chunk": f"{'1' * 64}-2", "page": "2", "quote": "<b> & x"}
+    response = httpx.get(f"{url}page.png", params=query)
+    assert response.status_code == 200 and response.content.startswith(b"\x89PNG")
+    assert response.headers["content-type"] == "image/png" and response.headers["cache-control"] == "no-store"
+    for changed, status in (
+        ({"page": "two"}, 400),
+        ({"page": "-1"}, 400),
+        ({"page": ""}, 400),
+        ({"chunk": f"{'2' * 64}-1"}, 404),
+        ({"chunk": f"{'3' * 64}-1"}, 404),
+    ):
+        assert httpx.get(f"{url}page.png", params=query | changed).status_code == status, changed
+    assert httpx.get(f"{url}page.png", params=query, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+
+
 def test_the_library_is_exported_for_this_site_once_at_a_time(url, backend, monkeypatch):
     started, may_end = Event(), Event()
 

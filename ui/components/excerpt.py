@@ -1,5 +1,7 @@
 """Passages as HTML: cards, a passage in its surrounding text, and highlighted quotes."""
 
+from urllib.parse import urlencode
+
 from engine.generation.citations import quoted_spans
 from store.types import Excerpt
 from ui.components.document_text import Span, render_document_text
@@ -44,6 +46,16 @@ def render_passage_card(
 def render_text(text: str, label: str) -> Markup:
     """Return a passage's text in a box that scrolls."""
     return tag("div", text, class_="kv-passage", dir="auto", tabindex=0, role="region", aria_label=label)
+
+
+def render_page(excerpt: Excerpt, quote: Span | None = None) -> Markup:
+    """Return the page of the quote, or else of the passage, as a picture in which it is marked."""
+    start, end = quote or (0, len(excerpt.chunk.text))
+    page = excerpt.page_at(excerpt.start + start) or excerpt.chunk.page
+    query = urlencode({"chunk": excerpt.chunk.id, "page": page, "quote": excerpt.chunk.text[start:end]})
+    picture = tag("img", src=f"page.png?{query}", alt=f"Page {page} of the document, with the cited text marked")
+    zoom = tag("button", "Zoom", type="button", data_zoom=True, aria_pressed="false")
+    return tag("figure", tag("div", picture, tabindex=0, role="region", aria_label="Page"), zoom, class_="kv-original")
 
 
 def page_label(excerpt: Excerpt, quote: Span | None = None) -> str:

@@ -11,12 +11,13 @@ from engine.errors import ModelNotReady
 from engine.generation.citations import quoted_spans
 from engine.request import Answer, MarkedPassage, RatioPreview, Source, TextSpan
 from ui.components.document_text import Span, highlight_quotes
-from ui.components.excerpt import find_quote, page_label, render_excerpt, render_passage_card
+from ui.components.excerpt import find_quote, page_label, render_excerpt, render_page, render_passage_card
 from ui.components.tiers import TIERS
 from ui.events import INSTANT
 from ui.format import count, percent
 from ui.html import Markup, join, tag
 
+_AS_TEXT = tag("h3", "As the model reads it")
 _TIERS = {name: (tier.noun, f"Its keys and values (KV) were {tier.source}.") for name, tier in TIERS.items()} | {
     "computed": ("computed now", "Not cached before: its keys and values (KV) were computed and stored."),
     "none": ("no cache", "This method recomputes every token and reuses nothing."),
@@ -141,7 +142,9 @@ def build_drawer(backend: Backend, *answers: gr.HTML) -> None:
             excerpt = backend.library.excerpt(chunk)
             quote = find_quote(excerpt, context)
             location = tag("p", page_label(excerpt, quote), class_="kv-muted")
-            return _panel(rank, excerpt.chunk.document_name, location, render_excerpt(excerpt, quote))
+            has_pages = excerpt.chunk.page and backend.library.has_pages(excerpt.chunk.document_id)
+            page = join(render_page(excerpt, quote), _AS_TEXT) if has_pages else None
+            return _panel(rank, excerpt.chunk.document_name, location, page, render_excerpt(excerpt, quote))
         except Exception as error:  # noqa: BLE001  UI boundary: every error becomes a message, bugs are logged
             title = "Not available yet" if isinstance(error, ModelNotReady) else "No longer available"
             return _panel(rank, title, tag("p", user_message(error), class_="kv-warning"))
@@ -152,7 +155,7 @@ def build_drawer(backend: Backend, *answers: gr.HTML) -> None:
         answer.select(show, None, panel, **INSTANT)
 
 
-def _panel(rank: str, title: str, *parts: Markup) -> Markup:
+def _panel(rank: str, title: str, *parts: Markup | None) -> Markup:
     close = tag("button", "\u00d7", type="button", data_close=True, aria_label="Close", title="Close (Esc)")
     head = tag("header", tag("span", rank, class_="kv-rank"), tag("bdi", title, class_="kv-document"), close)
     return tag("aside", head, *parts, class_="kv-drawer", tabindex=-1, aria_label=f"Source {rank}")
