@@ -41,7 +41,7 @@ def test_an_answer_streams_with_passages_waterfall_numbers_and_trace(visit, back
     assert tab.page.locator("#passages .kv-card").count() == len(backend.texts)
     badges = [badge.replace("\u00a0", " ") for badge in tab.page.locator(".kv-tier").all_inner_texts()]
     assert sum("exact" in badge for badge in badges) == 1
-    expect(tab.page.locator("#waterfall .bars path")).to_have_count(7)
+    expect(tab.page.locator("#waterfall .kv-stage")).to_have_count(7)
     expect(tab.page.locator("#metrics")).to_contain_text("386 ms")
     expect(tab.page.locator("#reply .kv-notes")).to_contain_text("2 passages did not fit")
     with tab.page.expect_download() as download:

@@ -104,7 +104,7 @@ def test_no_page_has_a_serious_violation_and_text_has_enough_contrast(visit):
     violations = {}
     tab.ask("What is the maintenance code?")
     tab.finish()
-    expect(tab.page.locator("#waterfall .bars path").first).to_be_visible()  # until then Gradio shows a placeholder
+    expect(tab.page.locator("#waterfall .kv-stage").first).to_be_visible()
     for theme in in_both_themes(tab.page):
         for place in (
             "#reply .kv-text",

@@ -77,7 +77,7 @@ class Ask:
             with gr.Column(elem_id="scope", min_width=0):
                 gr.HTML(tag("h2", "Speed of this answer", title="Metrics of the last answer"), js_on_load=None)
                 metrics = gr.HTML(NO_METRICS, elem_id="metrics", js_on_load=None)
-                figure = gr.Plot(visible=False, show_label=False, container=False, buttons=[], elem_id="waterfall")
+                waterfall = gr.HTML(elem_id="waterfall", js_on_load=None)
                 runs = gr.Plot(visible=False, show_label=False, container=False, buttons=[], elem_id="runs")
                 download = gr.DownloadButton("Download trace (JSON)", size="sm", visible="hidden", elem_id="download")
                 history = gr.HTML(elem_id="history", js_on_load=None)
@@ -85,7 +85,7 @@ class Ask:
         answer = gr.State(None)  # must have no change listener, or Gradio hashes all of it
         preview = self.composer.preview
         self.results = Results(
-            answer, preview, thread, reply, passages, metrics, figure, runs, download, history, tagline, welcome
+            answer, preview, thread, reply, passages, metrics, waterfall, runs, download, history, tagline, welcome
         )
         self.history = ChatHistory(
             self.chat, self.replaces_last, self.carrier, self.chat_bar, self.results, self.tasks.is_busy

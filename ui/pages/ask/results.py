@@ -15,13 +15,13 @@ from engine.text import CITATION_MARK
 from ui.events import Update
 from ui.figures.answer_metrics import render_metrics, render_state
 from ui.figures.runs import Run, runs_figure
-from ui.figures.waterfall import waterfall_figure
 from ui.format import SHORT_TOKENS, count, duration, nats, percent, rate, short
 from ui.html import Markup, button, error_box, join, progress_line, tag
 from ui.pages.ask.chat import Chat, Turn, TurnSource
 from ui.pages.ask.evidence import render_evidence
 from ui.pages.ask.passages import render_passages
 from ui.pages.ask.verification import render_verification
+from ui.pages.ask.waterfall import render_waterfall
 
 _NO_METRICS = "Ask a question to see where the time goes and how much is reused or recomputed."
 NO_METRICS = tag("p", _NO_METRICS, class_="kv-muted kv-empty")
@@ -63,7 +63,7 @@ class Results(NamedTuple):
     reply: gr.HTML
     passages: gr.HTML
     metrics: gr.HTML
-    figure: gr.Plot
+    waterfall: gr.HTML
     runs: gr.Plot
     download: gr.DownloadButton
     history: gr.HTML
@@ -78,7 +78,7 @@ class Results(NamedTuple):
             self.thread: render_turns(chat.visible_turns),
             self.passages: "",
             self.metrics: NO_METRICS,
-            self.figure: gr.Plot(visible=False),
+            self.waterfall: "",
             self.runs: gr.Plot(visible=False),
             self.download: gr.DownloadButton(visible="hidden"),
             self.tagline: gr.HTML(visible=show_welcome),
@@ -98,15 +98,10 @@ class Results(NamedTuple):
         return {**cleared, self.reply: "", self.history: render_history(chat.turns)}
 
     def finish(self, answer: Answer, method: MethodInfo, chat: Chat, folder: Path) -> Update:
-        """Show the complete answer; its downloadable trace is written into `folder`.
-
-        Only now the waterfall is drawn, because that takes longer than generating several tokens.
-        """
+        """Show the complete answer with its figures; its downloadable trace is written into `folder`."""
         trace = folder / "kvscope-trace.json"
         trace.write_text(json.dumps(answer.as_dict(), indent=2, ensure_ascii=False), encoding="utf-8")
-        stages = list(answer.trace.stages)
         full_ms = chat.full_ttft_ms(chat.turns[-1])
-        figure = waterfall_figure(stages, answer.trace.ttft_ms, full_ms)
         previews = [(ratio, answer.preview(ratio)) for ratio in (*RATIOS, 1.0)] if answer.preview else []
         same = [
             Run(turn.summary, turn.ttft_ms, turn.expected_kl)
@@ -117,7 +112,7 @@ class Results(NamedTuple):
         return {
             **self.update(answer, method, milestone=True, timing=render_timing(answer, full_ms)),
             self.answer: replace(answer, trace=answer.trace.snapshot()),
-            self.figure: gr.Plot(figure, visible=bool(stages)),
+            self.waterfall: render_waterfall(answer.trace.stages, answer.trace.ttft_ms, full_ms),
             self.runs: gr.Plot(runs, visible=runs is not None),
             self.download: gr.DownloadButton(value=str(trace), visible=True),
             self.history: render_history(chat.turns),
