@@ -1,6 +1,7 @@
 """Reply to greetings, thanks and questions about the application, with questions that the documents suggest."""
 
 import re
+from collections.abc import Collection
 
 from store.types import Finder
 
@@ -24,13 +25,24 @@ TEXTS = {  # introduction, without documents, before the examples, example, exam
 }
 
 
-def reply(text: str, finder: Finder) -> str:
-    """Return what to answer to `text`, in English or German."""
-    introduction, no_documents, before, about, summarize = TEXTS["de" if GERMAN.search(text) else "en"]
-    examples = []
-    for document in finder.documents()[:MAX_EXAMPLES]:
+def example_questions(finder: Finder, language: str = "en", without: Collection[str] = ()) -> list[str]:
+    """Return a question for each of the newest documents, at most MAX_EXAMPLES, but for those with names in `without`.
+
+    It is about a heading of the document, or else asks for a summary.
+    """
+    *_, about, summarize = TEXTS[language]
+    questions = []
+    for document in [each for each in finder.documents() if each.name not in without][:MAX_EXAMPLES]:
         contexts = (chunk.context.split(" > ")[1:] for chunk in finder.chunks(document.id))
         heading = next((titles[-1] for titles in contexts if len(titles) > 1), None)
         template = about if heading else summarize
-        examples.append(f"- {template.format(document=document.name, heading=heading)}")
-    return f"{introduction} {no_documents}" if not examples else "\n".join([f"{introduction} {before}", *examples])
+        questions.append(template.format(document=document.name, heading=heading))
+    return questions
+
+
+def reply(text: str, finder: Finder) -> str:
+    """Return what to answer to `text`, in English or German."""
+    language = "de" if GERMAN.search(text) else "en"
+    introduction, no_documents, before, *_ = TEXTS[language]
+    examples = [f"- {question}" for question in example_questions(finder, language)]
+    return "\n".join([f"{introduction} {before}", *examples]) if examples else f"{introduction} {no_documents}"

@@ -105,9 +105,7 @@ def test_mixed_answers_and_unexpected_errors_are_counted_and_printed_once(capsys
         findings.add_answer(RIGHT, f"{CODE}.txt", CODE)
         findings.add_answer(replace(RIGHT, text=f"It is {FOREIGN} [1]."), f"{CODE}.txt", CODE)
         findings.add_error("Something went wrong (KeyError). See the log for details.")
-        findings.add_error(
-            "Too many uploads per hour; the limit is 200 (--client-uploads). Try again in 3 seconds."
-        )
+        findings.add_error("Too many uploads per hour; the limit is 200 (--client-uploads). Try again in 3 seconds.")
     assert findings.counts == {"questions": 4, "mixed": 2, "other_errors": 2, "announced_errors": 2}
     assert capsys.readouterr().out.count("\n") == 2
 

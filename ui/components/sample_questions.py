@@ -1,12 +1,17 @@
-"""Example questions on an empty page; only those whose documents are in the library are shown."""
+"""Example questions on an empty page: about the sample documents while they are there, and about the user's own."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import gradio as gr
 
 from backend.interface.backend import Backend
+from store.errors import KVScopeError
 from ui.events import INSTANT, Update
 from ui.html import Markup, tag
+
+_NUM_SUGGESTED = 3
+_SUGGESTED = "About your documents:"
 
 
 class SampleQuestions:
@@ -21,12 +26,12 @@ class SampleQuestions:
     ) -> None:
         """Create the components inside the open Blocks; `samples` are document names by question.
 
-        The line is `intro`, or `without_samples` if there is no question.
+        The line is `intro`; if there is no question it is `without_samples`, or empty if there are other documents.
         """
         self._backend = backend
         self._samples = samples
-        self._lines = {True: intro, False: without_samples}
-        self._line = gr.HTML(self._text(bool(samples)), js_on_load=None)
+        self._intro, self._without_samples = intro, without_samples
+        self._line = gr.HTML(_line(intro if samples else without_samples), js_on_load=None)
         self.buttons = {question: gr.Button(question, size="sm", elem_classes="kv-sample") for question in samples}
 
     def follow(self, document_list: gr.HTML) -> None:
@@ -40,7 +45,37 @@ class SampleQuestions:
         names = {document.name for document in self._backend.documents()}
         visible = {question: may_be_added or name in names for question, name in self._samples.items()}
         update: Update = {button: gr.Button(visible=visible[question]) for question, button in self.buttons.items()}
-        return {self._line: self._text(any(visible.values())), **update}
+        line = self._intro if any(visible.values()) else "" if names else self._without_samples
+        return {self._line: _line(line), **update}
 
-    def _text(self, has_samples: bool) -> Markup:
-        return tag("p", self._lines[has_samples], class_="kv-muted") if self._lines[has_samples] else Markup("")
+
+class SuggestedQuestions:
+    """Buttons with questions that the newest documents suggest, but for those with names in `without`."""
+
+    def __init__(self, backend: Backend, without: Collection[str]) -> None:
+        """Create the buttons inside the open Blocks."""
+        self._backend = backend
+        self._without = without
+        self._line = gr.HTML(js_on_load=None)
+        look: dict[str, Any] = {"size": "sm", "visible": False, "elem_classes": "kv-sample kv-suggested"}
+        self.buttons = [gr.Button("", **look) for _ in range(_NUM_SUGGESTED)]
+
+    def follow(self, document_list: gr.HTML) -> None:
+        """Update the questions whenever the sidebar's list of documents changes."""
+        document_list.change(self.current, None, [self._line, *self.buttons], **INSTANT)
+
+    def current(self) -> Update:
+        """Return the buttons with the current questions."""
+        try:
+            questions = self._backend.example_questions(self._without)
+        except KVScopeError:  # the models are still loading
+            questions = []
+        texts = [*questions, *[""] * _NUM_SUGGESTED][:_NUM_SUGGESTED]
+        buttons = {
+            button: gr.Button(text, visible=bool(text)) for button, text in zip(self.buttons, texts, strict=True)
+        }
+        return {self._line: _line(_SUGGESTED if questions else ""), **buttons}
+
+
+def _line(text: str) -> Markup:
+    return tag("p", text, class_="kv-muted") if text else Markup("")

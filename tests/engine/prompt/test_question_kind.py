@@ -3,7 +3,7 @@
 import pytest
 
 from engine.prompt.question_kind import QuestionKind, question_kind, split_parts
-from engine.prompt.small_talk import reply
+from engine.prompt.small_talk import example_questions, reply
 from engine.prompt.text_finder import TextFinder
 from store.types import Chunk
 
@@ -94,3 +94,5 @@ def test_a_greeting_is_answered_with_questions_about_the_documents():
     assert "What does Text 1 say about Deposit?" in reply("Hello!", finder)
     assert "Was steht in Text 1 zu Deposit?" in reply("Hallo!", finder)
     assert "Add documents" in reply("Hello!", TextFinder())
+    assert example_questions(finder) == ["What does Text 1 say about Deposit?"]
+    assert example_questions(finder, without=["Text 1"]) == []

@@ -13,7 +13,7 @@ import gradio as gr
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from engine.request import Answer, RatioPreview, Request
-from ui.components.sample_questions import SampleQuestions
+from ui.components.sample_questions import SampleQuestions, SuggestedQuestions
 from ui.events import INSTANT, RUN_MODEL, SessionTasks, Update, coalesce, session_of
 from ui.html import Markup, error_box, fact, join, tag
 from ui.pages.ask.chat import Chat, Turn
@@ -72,6 +72,7 @@ class Ask:
                 self.composer = Composer(self._backend)
                 with gr.Column(elem_id="welcome") as welcome:
                     self.demonstration = DemonstrationPanel(self._backend, tuple(self._samples.values()))
+                    self._suggested = SuggestedQuestions(self._backend, set(self._samples.values()))
                     self._sample_questions = SampleQuestions(self._backend, self._samples)
                     gr.HTML(_WELCOME, elem_id="welcome-legend", js_on_load=None)
             with gr.Column(elem_id="scope", min_width=0):
@@ -97,6 +98,7 @@ class Ask:
         self.history.connect(page)
         self.composer.follow(document_list)
         self._sample_questions.follow(document_list)
+        self._suggested.follow(document_list)
         document_list.change(**self._preview_event)
 
     def link_to_lab(self, act: str, tabs: gr.Tabs, lab: Lab, part: str, run_button: str) -> None:
@@ -253,8 +255,8 @@ class Ask:
         acknowledged = [self.pending_question, box.message, reply, *box.buttons]
         acknowledge: dict[str, Any] = {"fn": self.acknowledge, "inputs": box.question, "outputs": acknowledged}
         self._then_respond(gr.on([box.buttons.run.click, box.question.submit], **acknowledge, **INSTANT))
-        for text, button in self._sample_questions.buttons.items():
-            filled = button.click(lambda text=text: text, None, box.question, **INSTANT)
+        for button in (*self._suggested.buttons, *self._sample_questions.buttons.values()):
+            filled = button.click(lambda text: text, button, box.question, **INSTANT)
             self._then_respond(filled.then(**acknowledge, **INSTANT))
         reply.edit(self.edit, self.chat, [box.question, self.replaces_last], js=_FOCUS_BOX_JS, **INSTANT)
         for html in (reply, self.results.preview):
