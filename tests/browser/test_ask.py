@@ -314,7 +314,8 @@ def test_an_error_stays_on_the_page_and_loses_nothing(visit, backend):
 
 
 def test_keyboard_shortcuts_and_sample_questions_of_existing_documents(visit, backend):
-    backend.stored_documents = [Document("2" * 64, "two.txt", 10, None, 8, time.time())]
+    names = {"2": "two.txt", "3": "lease.pdf"}
+    backend.stored_documents = [Document(each * 64, name, 10, None, 8, time.time()) for each, name in names.items()]
     tab = visit()
     first, second = SAMPLES
     expect(tab.page.get_by_role("button", name=first)).to_have_count(0)
@@ -327,7 +328,11 @@ def test_keyboard_shortcuts_and_sample_questions_of_existing_documents(visit, ba
     assert tab.page.input_value("#question textarea") == "one\ntwo" and backend.requests == []
     tab.page.click(f"text={second}")
     expect(tab.page.locator("#reply .kv-text")).to_contain_text("before noon")
-    assert [request.question for request in backend.requests] == [second]
+    tab.finish()
+    tab.page.click("#chatbar >> text=New chat")
+    tab.page.click("text=Summarize lease.pdf.")  # what the user's own document suggests
+    expect(tab.page.locator("#reply .kv-text")).to_contain_text("before noon")
+    assert [request.question for request in backend.requests] == [second, "Summarize lease.pdf."]
 
 
 def test_a_phone_scrolls_down_only_and_folds_the_documents_away(visit):
