@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -171,7 +172,8 @@ def test_what_its_path_refuses_is_refused_before_the_body_is_read(path, status):
     async def send(message):
         sent.append(message)
 
-    asyncio.run(UploadGuard(None)(scope, receive, send))
+    with ThreadPoolExecutor(1) as pool:  # Playwright's event loop may run in this thread
+        pool.submit(asyncio.run, UploadGuard(None)(scope, receive, send)).result()
     assert sent[0]["status"] == status
 
 
