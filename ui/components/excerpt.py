@@ -55,7 +55,7 @@ def render_page(excerpt: Excerpt, quote: Span | None = None) -> Markup:
     query = urlencode({"chunk": excerpt.chunk.id, "page": page, "quote": excerpt.chunk.text[start:end]})
     picture = tag("img", src=f"page.png?{query}", alt=f"Page {page} of the document, with the cited text marked")
     zoom = tag("button", "Zoom", type="button", data_zoom=True, aria_pressed="false")
-    return tag("figure", tag("div", picture, tabindex=0, role="region", aria_label="Page"), zoom, class_="kv-original")
+    return tag("figure", zoom, tag("div", picture, tabindex=0, role="region", aria_label="Page"), class_="kv-original")
 
 
 def page_label(excerpt: Excerpt, quote: Span | None = None) -> str:

@@ -6,6 +6,7 @@ standard input has a line of JSON with the page and the quote, then the file; st
 
 import ctypes
 import json
+import math
 import re
 import sys
 import unicodedata
@@ -23,6 +24,7 @@ MAX_CHARS = 50_000  # on the page, that the quote is searched in
 MARK = (255, 226, 138)  # multiplied with the page: black text stays black
 PIECE_ENDS = re.compile(r"[|;:\n]+|(?<=[.!?])\s")  # tables are read as "header: cell; header: cell"
 MIN_PIECE = 3  # letters and digits; shorter ones are found by chance
+MAX_DISTANCE = 60  # letters and digits; within a row of a table
 
 
 def draw_page(data: bytes, page_index: int, quote: str) -> Image.Image:
@@ -42,27 +44,31 @@ def find_pieces(characters: str, quote: str) -> list[tuple[int, int]]:
     """Return where the quote is in a page's characters: start and end of each part that is found.
 
     Only letters and digits are compared, since reading rejoins lines and writes tables in another form. If the whole is
-    not on the page, its sentences and cells are looked for, each without as many words at its start, such as a table's
-    header, as it takes; one that is on the page several times is not marked.
+    not on the page once, its sentences, and headers and cells of tables, are looked for. Of a part that is there several
+    times, the one next to a part that is there once is meant, as in a row of a table, if it is near.
     """
     kept = [(letter, place) for place, each in enumerate(characters) for letter in _letters(each)]
-    page_letters, places = "".join(letter for letter, _ in kept), [place for _, place in kept]
-    spans = []
-    for piece in (quote, *PIECE_ENDS.split(quote)):
-        words = piece.split()
-        for first in range(len(words)):
-            wanted = _letters(" ".join(words[first:]))
-            if len(wanted) < MIN_PIECE:
-                break
-            if page_letters.count(wanted) == 1:
-                start = page_letters.index(wanted)
-                spans.append((places[start], places[start + len(wanted) - 1] + 1))
-                break
-            if piece is quote:
-                break
-        if piece is quote and spans:
-            break
-    return spans
+    page, places = "".join(letter for letter, _ in kept), [place for _, place in kept]
+    whole = _places(page, _letters(quote))
+    parts = [whole] if len(whole) == 1 else [_places(page, _letters(piece)) for piece in PIECE_ENDS.split(quote)]
+    single = [part[0] for part in parts if len(part) == 1]
+    found = []
+    for part in parts:
+        nearest = min(part, key=lambda span: _distance(span, single), default=None)
+        if nearest and _distance(nearest, single) <= MAX_DISTANCE:
+            found.append(nearest)
+    return [(places[start], places[end - 1] + 1) for start, end in found]
+
+
+def _places(page: str, wanted: str) -> list[tuple[int, int]]:
+    if len(wanted) < MIN_PIECE:
+        return []
+    return [(match.start(), match.end()) for match in re.finditer(re.escape(wanted), page)]
+
+
+def _distance(span: tuple[int, int], single: list[tuple[int, int]]) -> float:
+    """Return the letters between a span and the nearest single one."""
+    return min((max(start - span[1], span[0] - end, 0) for start, end in single), default=math.inf)
 
 
 def _letters(text: str) -> str:
