@@ -44,8 +44,8 @@ def find_pieces(characters: str, quote: str) -> list[tuple[int, int]]:
     """Return where the quote is in a page's characters: start and end of each part that is found.
 
     Only letters and digits are compared, since reading rejoins lines and writes tables in another form. If the whole is
-    not on the page once, its sentences, and headers and cells of tables, are looked for. Of a part that is there several
-    times, the one next to a part that is there once is meant, as in a row of a table, if it is near.
+    not on the page once, its sentences, and headers and cells of tables, are looked for. Of a part that is there
+    several times, the one next to a part that is there once is meant, as in a row of a table, if it is near.
     """
     kept = [(letter, place) for place, each in enumerate(characters) for letter in _letters(each)]
     page, places = "".join(letter for letter, _ in kept), [place for _, place in kept]
