@@ -1,6 +1,7 @@
 """Start KVScope: read the settings, lock the data folder, then serve the UI and the HTTP API.
 
 Libraries that take seconds to import are imported once the port answers, with a page that says so.
+With `--mcp` there is neither page nor port: it serves one client of the Model Context Protocol on stdin and stdout.
 Run `python app.py`, or `kvscope` if it is installed; `--help` lists the settings.
 """
 
@@ -13,8 +14,11 @@ import tempfile
 import time
 import warnings
 import webbrowser
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
+from threading import Thread
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # the UI shows progress
@@ -25,11 +29,11 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from backend.runtime.free_memory import release_heap
 from backend.runtime.settings import Settings, overrides, read_settings
-from server.access import read_access
+from server.access import KEYS_VARIABLE, read_access
 from server.starting_page import StartingPage
 from store.audit import AuditLog
 from store.data_folder import restrict_access, temporary_folder
-from store.errors import KVScopeError
+from store.errors import FolderInUse, KVScopeError
 from store.lock import FolderLock
 
 SAMPLE_QUESTIONS = {
@@ -46,7 +50,7 @@ log = logging.getLogger("kvscope")
 def main() -> int:
     """Run KVScope until Ctrl+C or SIGTERM; return the exit status."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    for noisy in ("httpx", "httpcore", "sentence_transformers", "chromadb", "filelock"):
+    for noisy in ("httpx", "httpcore", "sentence_transformers", "chromadb", "filelock", "mcp"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # from its own calls
     os.umask(0o077)  # only this user may read what is created
@@ -56,12 +60,47 @@ def main() -> int:
             from backend.runtime.commands import run_command
 
             return run_command(settings)
-        with closing(FolderLock(settings.data)), temporary_folder(settings.data) as temporary:
+        with closing(_lock(settings)), temporary_folder(settings.data) as temporary:
             restrict_access(settings.data)
-            return _serve(settings, temporary)
+            return _serve_mcp(settings, temporary) if settings.mcp else _serve(settings, temporary)
     except KVScopeError as error:
         log.error("%s", error)
         return 1
+
+
+def _lock(settings: Settings) -> FolderLock:
+    if not settings.mcp:
+        return FolderLock(settings.data, _url(settings))
+    try:
+        return FolderLock(settings.data)
+    except FolderInUse as error:
+        if not error.url:
+            raise
+        advice = f"It serves MCP at {error.url}/mcp: have the client use this address."
+        raise FolderInUse(f"{error.args[0]} {advice}") from None
+
+
+def _serve_mcp(settings: Settings, temporary: Path) -> int:
+    """Serve MCP until stdin or the process ends; return the exit status."""
+    output = os.fdopen(os.dup(1), "w", encoding="utf-8", newline="\n")
+    os.dup2(2, 1)  # the client would take anything else on stdout for a message
+    os.environ.pop(KEYS_VARIABLE, None)  # child processes would inherit it
+    tempfile.tempdir = str(temporary.absolute())
+    with _quick_imports():
+        from backend.local import LocalBackend
+        from server.audit import audited
+        from server.mcp.tools import Tools
+        from server.mcp.transports import serve_stdio
+    backend = LocalBackend(settings, overrides())
+    tools = Tools(audited(backend, AuditLog(settings.data if settings.audit else None)), settings.max_questions)
+    serving = Thread(target=serve_stdio, args=(tools, output), daemon=True)  # at the end it may be waiting for stdin
+    signals = _signals()
+    with closing(backend):
+        backend.start()
+        serving.start()
+        log.info("Serving MCP on stdin and stdout")
+        _wait(lambda: serving.is_alive() and not signals, {release_heap: RELEASE_S})
+    return 0
 
 
 def _serve(settings: Settings, temporary: Path) -> int:
@@ -77,24 +116,19 @@ def _serve(settings: Settings, temporary: Path) -> int:
             webbrowser.open(url)
         tempfile.tempdir = str(temporary.absolute())
         os.environ["GRADIO_TEMP_DIR"] = str(temporary.absolute() / "gradio")  # apart: it copies files from elsewhere
-        gc.disable()  # a fifth of the time of importing: what is imported stays
-        from backend.local import LocalBackend
-        from server.audit import audited
-        from server.limits import limit_questions
-        from server.routes import app_kwargs
-        from ui.layout import App, launch_options
-        from ui.upload_files import delete_old
-
-        gc.freeze()
-        gc.enable()
+        with _quick_imports():
+            from backend.local import LocalBackend
+            from server.audit import audited
+            from server.limits import limit_questions
+            from server.routes import app_kwargs
+            from ui.layout import App, launch_options
+            from ui.upload_files import delete_old
         backend = LocalBackend(settings, overrides())
         audit = AuditLog(settings.data if settings.audit else None)
         served = audited(limit_questions(backend, access.limits), audit)
         samples = SAMPLE_QUESTIONS if settings.sample_docs else None
         page = App(served, samples, access.credentials is not None, access.is_open, settings.max_questions).blocks
-    signals: list[int] = []  # an exception raised by a signal could be lost in Gradio's launch
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, lambda number, frame: signals.append(number))
+    signals = _signals()
     try:
         try:
             page.launch(
@@ -112,15 +146,7 @@ def _serve(settings: Settings, temporary: Path) -> int:
             return _report_port(settings, error)
         backend.start()  # after launch: loading would slow down the server's start beyond Gradio's timeout
         log.info("Open %s in a browser; press Ctrl+C to quit", page.local_url)
-        next_cleaning = next_release = 0.0
-        while not signals:
-            if time.monotonic() > next_cleaning:
-                delete_old(temporary)
-                next_cleaning = time.monotonic() + CLEAN_S
-            if time.monotonic() > next_release:
-                release_heap()
-                next_release = time.monotonic() + RELEASE_S
-            time.sleep(POLL_S)
+        _wait(lambda: not signals, {partial(delete_old, temporary): CLEAN_S, release_heap: RELEASE_S})
         log.info("Closing")
     finally:
         backend.close()
@@ -129,6 +155,34 @@ def _serve(settings: Settings, temporary: Path) -> int:
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it reports every closed connection
             page.close(verbose=False)
     return 0
+
+
+@contextmanager
+def _quick_imports() -> Iterator[None]:
+    """Collect no garbage, a fifth of the time of importing: what is imported stays."""
+    gc.disable()
+    yield
+    gc.freeze()
+    gc.enable()
+
+
+def _signals() -> list[int]:
+    """Return a list of the signals to end that arrive; an exception could be lost in Gradio's launch."""
+    signals: list[int] = []
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, lambda number, frame: signals.append(number))
+    return signals
+
+
+def _wait(is_running: Callable[[], bool], repeated: Mapping[Callable[[], object], float]) -> None:
+    """Wait for an end; meanwhile call functions, each every so many seconds."""
+    due = dict.fromkeys(repeated, 0.0)
+    while is_running():
+        for function, period_s in repeated.items():
+            if time.monotonic() > due[function]:
+                function()
+                due[function] = time.monotonic() + period_s
+        time.sleep(POLL_S)
 
 
 def _report_port(settings: Settings, error: OSError) -> int:

@@ -28,7 +28,7 @@ from engine.request import Answer, ContextBudget, Request
 from engine.scheduler.worker_thread import run_in_thread
 from engine.strategies import list_methods
 from store.catalog.transfer import export_library
-from store.types import Document
+from store.types import Document, Hit
 
 SETTINGS_CHANGED = "Stopped because the settings were changed. Ask again when the status is ready."
 Item = TypeVar("Item")
@@ -105,6 +105,10 @@ class LocalBackend:
 
         with self._metrics.track() as update:
             yield from self._run(lambda engine: map(with_notes, engine.ask(request, cancel)), cancel)
+
+    def search(self, request: Request) -> list[Hit]:
+        (hits,) = self._run(lambda engine: iter([engine.search(request)]), Event())
+        return hits
 
     def inspect(self, request: Request, cancel: Event) -> Iterator[InspectionStep]:
         return self._run(lambda engine: inspect(engine, request, cancel), cancel)

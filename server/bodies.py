@@ -6,6 +6,10 @@ from starlette.types import Scope
 
 from server.errors import ApiError
 
+MAX_EVENT_BYTES = (
+    16 * 2**20
+)  # of an event of the page, whose chats are up to 5 million characters, and of an MCP message
+
 
 def is_form(scope: Scope) -> bool:
     """Return whether a request has the content type of uploads."""

@@ -117,13 +117,18 @@ def parse_model(model: str, methods: Sequence[MethodInfo]) -> tuple[MethodInfo, 
         names = ", ".join(each.name for each in methods)
         raise not_found(f"Use {OWNER}, or {OWNER}/METHOD with one of: {names}.")
     if match["percent"] is None:
-        defaults = {param.name: param.default for param in method.params}
-        return method, float(defaults.get("ratio", _DEFAULTS.recompute_ratio))
+        return method, default_ratio(method)
     if not method.has_ratio:
         raise not_found(f"This method has no recompute ratio; use {OWNER}/{method.name}.")
     if float(match["percent"]) > 100:
         raise not_found("The number after @ is a percentage, 0 to 100.")
     return method, float(match["percent"]) / 100
+
+
+def default_ratio(method: MethodInfo) -> float:
+    """Return the recompute ratio, 0 to 1, of a request that names none."""
+    defaults = {param.name: param.default for param in method.params}
+    return float(defaults.get("ratio", _DEFAULTS.recompute_ratio))
 
 
 def _conversation(messages: Sequence[ChatMessage]) -> tuple[str, tuple[ChatTurn, ...]]:
@@ -164,7 +169,7 @@ def _text(content: Any, param: str) -> str:
 
 def completion_body(model: str, answer: Answer) -> dict[str, Any]:
     """Return the JSON body for a finished answer; `model` is the client's. Raises ApiError (503) if it was stopped."""
-    _check_finished(answer)
+    check_finished(answer)
     message = {"role": "assistant", "content": answer.text, "refusal": None}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(answer)}
     fields = {"choices": [choice], "usage": _usage(answer), "kvscope": _kvscope_fields(answer)}
@@ -191,7 +196,7 @@ def completion_events(model: str, answers: Iterable[Answer], include_usage: bool
             if new_text := _text_after(sent, answer):
                 yield _event(head, choices=_choices({"content": new_text}))
                 sent = answer.text
-        _check_finished(answer)
+        check_finished(answer)
     except Exception as error:  # noqa: BLE001  sent to the client
         yield _event(to_api_error(error).body())
         return
@@ -236,7 +241,8 @@ def _finish_reason(answer: Answer) -> str:
     return "length" if answer.truncated else "stop"
 
 
-def _check_finished(answer: Answer) -> None:
+def check_finished(answer: Answer) -> None:
+    """Raise ApiError (503) if an answer was stopped."""
     if answer.state != "done":
         message = "The answer was stopped before its end: the server is closing, or its settings were changed."
         raise ApiError(503, message, code="stopped")

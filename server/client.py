@@ -1,15 +1,20 @@
 """Who sends a request: a login session, an API key, or without authentication an address."""
 
+import sys
 from contextvars import ContextVar
 from ipaddress import IPv6Address, ip_network
 
-from gradio.context import LocalContext
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from server.host_names import address
 
 CLIENT = "kvscope.client"  # the key of a scope under which authentication stores who has sent the request
 _client: ContextVar[str] = ContextVar("client", default="")  # of the HTTP request that is being answered
+
+
+def set_client(client: str) -> None:
+    """Say who sends the requests of this context and those started from it."""
+    _client.set(client)
 
 
 class RememberClient:
@@ -20,13 +25,15 @@ class RememberClient:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            _client.set(client_of(scope))
+            set_client(client_of(scope))
         await self._app(scope, receive, send)
 
 
 def current_client() -> str:
     """Return who has sent the request that is being answered, as `client_of` does."""
-    event = LocalContext.request.get(None)  # of the page and Gradio's API, whose events run in tasks of their own
+    gradio = sys.modules.get("gradio.context")  # not imported, which takes seconds, where there is no page
+    # The event of the page and of Gradio's API: they run in tasks of their own.
+    event = gradio.LocalContext.request.get(None) if gradio else None
     return client_of(event.request.scope) if event and event.request else _client.get()
 
 

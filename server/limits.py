@@ -6,6 +6,7 @@ A client is a login session, an API key, or without authentication an address.
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from threading import Event, Lock
 from time import monotonic
 from typing import Any, TypeVar, cast
@@ -21,45 +22,68 @@ from server.access import AccessSettings
 from server.bodies import is_form
 from server.client import client_of, current_client
 from server.errors import ApiError, TooManyQuestions
+from store.types import Hit
 
 MAX_CLIENTS = 10_000  # of each rate; the one not seen for the longest time is forgotten first
 Step = TypeVar("Step")
 
 
 class RateLimit:
-    """A token bucket for each client: `amount` at once, and the same again within each `period_s`."""
+    """A token bucket for each client: `amount` at once, and the same again within each `period_s`. Thread-safe."""
 
     def __init__(self, amount: float, period_s: float, clock: Callable[[], float] = monotonic) -> None:
         self._amount = amount
         self._per_second = amount / period_s
         self._clock = clock
         self._used: OrderedDict[str, tuple[float, float]] = OrderedDict()  # what was used, and when that was computed
+        self._lock = Lock()
 
     def take(self, client: str, amount: float = 1) -> float:
         """Use an amount and return 0; if it is not available, return after how many seconds it is.
 
         A negative amount is given back.
         """
-        now = self._clock()
-        used, since = self._used.get(client, (0.0, now))
-        used = max(0.0, used - (now - since) * self._per_second)
-        wait_s = max(0.0, (used + amount - self._amount) / self._per_second)
-        self._used[client] = (used if wait_s else used + amount, now)
-        self._used.move_to_end(client)
-        if len(self._used) > MAX_CLIENTS:
-            self._used.popitem(last=False)
-        return wait_s
+        with self._lock:
+            now = self._clock()
+            used, since = self._used.get(client, (0.0, now))
+            used = max(0.0, used - (now - since) * self._per_second)
+            wait_s = max(0.0, (used + amount - self._amount) / self._per_second)
+            self._used[client] = (used if wait_s else used + amount, now)
+            self._used.move_to_end(client)
+            if len(self._used) > MAX_CLIENTS:
+                self._used.popitem(last=False)
+            return wait_s
+
+
+class UploadLimits:
+    """How many files, and how many bytes, each client may upload in an hour, in whatever way."""
+
+    def __init__(self, limits: AccessSettings, clock: Callable[[], float] = monotonic) -> None:
+        self._limits = limits
+        self._uploads = RateLimit(limits.client_uploads, 3600, clock)
+        self._bytes = RateLimit(limits.client_upload_mib * 2**20, 3600, clock)
+
+    def check(self, client: str, size_bytes: int) -> None:
+        """Count an upload. Raises ApiError (429) if it is one too many."""
+        check(self._uploads, client, "uploads per hour", limit=f"{self._limits.client_uploads:,} (--client-uploads)")
+        limit = f"{self._limits.client_upload_mib:,} (--client-upload-mib)"
+        check(self._bytes, client, "MiB of uploads per hour", size_bytes, limit)
 
 
 class LimitGuard:
-    """Middleware that limits requests and uploads."""
+    """Middleware that limits requests, and uploads as forms."""
 
-    def __init__(self, app: ASGIApp, limits: AccessSettings, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: AccessSettings,
+        uploads: UploadLimits | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self._app = app
         self._limits = limits
         self._requests = RateLimit(limits.client_requests, 60, clock)
-        self._uploads = RateLimit(limits.client_uploads, 3600, clock)
-        self._upload_bytes = RateLimit(limits.client_upload_mib * 2**20, 3600, clock)
+        self._uploads = uploads or UploadLimits(limits, clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -80,9 +104,7 @@ class LimitGuard:
         length = headers.get("content-length", "")
         if not length.isdecimal() or "transfer-encoding" in headers:
             raise ApiError(411, "An upload must have a Content-Length.")
-        check(self._uploads, client, "uploads per hour", limit=f"{self._limits.client_uploads:,} (--client-uploads)")
-        limit = f"{self._limits.client_upload_mib:,} (--client-upload-mib)"
-        check(self._upload_bytes, client, "MiB of uploads per hour", int(length), limit)
+        self._uploads.check(client, int(length))
 
 
 class _LimitedBackend:
@@ -100,6 +122,10 @@ class _LimitedBackend:
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
         return self._run(self._backend.ask(request, cancel))
 
+    def search(self, request: Request) -> list[Hit]:
+        with self._counted():
+            return self._backend.search(request)
+
     def inspect(self, request: Request, cancel: Event) -> Iterator[InspectionStep]:
         return self._run(self._backend.inspect(request, cancel))
 
@@ -107,6 +133,12 @@ class _LimitedBackend:
         return self._run(self._backend.compare(request, cancel))
 
     def _run(self, steps: Iterator[Step]) -> Generator[Step, None, None]:
+        with self._counted():
+            yield from steps
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Enclose a question. Raises TooManyQuestions."""
         client = current_client()
         with self._lock:
             if self._running[client] >= self._limit:
@@ -114,7 +146,7 @@ class _LimitedBackend:
                 raise TooManyQuestions(f"{limit}, which is the limit (--client-questions).")
             self._running[client] += 1
         try:
-            yield from steps
+            yield
         finally:
             with self._lock:
                 self._running[client] -= 1

@@ -35,7 +35,9 @@ from server.errors import RETRY_S, ApiError, ErrorResponse, to_api_error
 from server.gradio_errors import GradioErrors, invalid_request
 from server.headers import SecurityHeaders
 from server.host_guard import HostGuard
-from server.limits import LimitGuard
+from server.limits import LimitGuard, UploadLimits
+from server.mcp.tools import Tools
+from server.mcp.transports import PATH, HttpEndpoint
 from server.page_picture import page_route
 from server.upload_guard import UploadGuard
 from store.audit import NO_LOG, AuditLog
@@ -55,7 +57,7 @@ def app_kwargs(
     """Return the `app_kwargs` of Gradio's `launch`.
 
     host           the address or name the server listens on
-    max_questions  that run at a time for clients of the HTTP API
+    max_questions  that run at a time for clients of the HTTP API, and as many for those of MCP
     audit          the log of logins
     """
 
@@ -95,11 +97,14 @@ def app_kwargs(
         close = BackgroundTask(file.close)
         return StreamingResponse(chunks, media_type="application/zip", headers=headers, background=close)
 
+    uploads = UploadLimits(access.limits) if access.limits else None
+    mcp = HttpEndpoint(Tools(backend, max_questions, uploads))
     routes = [
         Route("/healthz", health),
         Route("/metrics", metrics),
         Route("/library.zip", export),
         Route("/page.png", page_route(backend)),
+        Route(PATH, mcp, methods=["GET", "POST", "DELETE"]),
         Mount("/v1", _openai_api(backend, max_questions)),
     ]
     middleware = [
@@ -107,12 +112,12 @@ def app_kwargs(
         Middleware(HostGuard, host=host, public_name=access.public_name),
         *([Middleware(AuthGuard, credentials=access.credentials, audit=audit)] if access.credentials else []),
         Middleware(RememberClient),
-        *([Middleware(LimitGuard, limits=access.limits)] if access.limits else []),
+        *([Middleware(LimitGuard, limits=access.limits, uploads=uploads)] if access.limits else []),
         Middleware(UploadGuard),
         Middleware(GradioErrors),
     ]
     handlers = {RequestValidationError: invalid_request}
-    return {"routes": routes, "middleware": middleware, "exception_handlers": handlers}
+    return {"routes": routes, "middleware": middleware, "exception_handlers": handlers, "lifespan": mcp.lifespan}
 
 
 def _openai_api(backend: Backend, max_questions: int) -> FastAPI:

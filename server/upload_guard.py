@@ -16,10 +16,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.bodies import is_form, read_body
+from server.bodies import MAX_EVENT_BYTES, is_form, read_body
 from server.errors import ApiError
 
-MAX_EVENT_BYTES = 16 * 2**20  # of what an event of the page sends; its chats are up to 5 million characters
 _FORM_PATHS = ("/upload", "/component_server")  # Gradio limits the size of each of their files
 _UNUSED = re.compile("/(process_recording|vibe-[^/]*)/?$")  # the first hands the body to ffmpeg
 _MESSAGE = "Only uploaded files are accepted, no URLs and no other paths: upload the file, then send the path you get."

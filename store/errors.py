@@ -27,7 +27,13 @@ class LibraryFull(KVScopeError):
 
 
 class FolderInUse(KVScopeError):
+    """`url` is the address of the server that uses the folder; empty if there is none."""
+
     hint = "Close the other KVScope, or start this one with another --data-dir folder."
+
+    def __init__(self, message: str, url: str = "") -> None:
+        super().__init__(message)
+        self.url = url
 
 
 class FolderUnusable(KVScopeError):

@@ -18,17 +18,18 @@ class FolderLock:
     """An exclusive lock from construction to `close`, also against other locks of the same process.
 
     Raises FolderInUse, which names the process holding the lock, and FolderUnusable if the folder is not writable.
+    `url` is the address at which this process serves, if it does.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, url: str = "") -> None:
         self._holder = root / ".holder.json"
         self._lock = FileLock(root / ".lock", thread_local=False, fallback_to_soft=False)
         try:
             root.mkdir(parents=True, exist_ok=True)
             self._lock.acquire(timeout=0)
-            self._holder.write_text(json.dumps({"pid": os.getpid(), "started_at": time.time()}))
+            self._holder.write_text(json.dumps({"pid": os.getpid(), "started_at": time.time(), "url": url}))
         except Timeout:
-            raise FolderInUse(f"{root} is in use by {self._describe_holder()}.") from None
+            raise self._in_use(root) from None
         except OSError as error:
             self._lock.release()
             raise FolderUnusable(f"{root} cannot be used ({error.strerror}).") from error
@@ -39,10 +40,11 @@ class FolderLock:
             self._holder.unlink(missing_ok=True)
             self._lock.release()
 
-    def _describe_holder(self) -> str:
+    def _in_use(self, root: Path) -> FolderInUse:
         try:
             holder = json.loads(self._holder.read_text())
             since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(holder["started_at"])))
-            return f"process {int(holder['pid'])}, started {since}"
+            process, url = f"process {int(holder['pid'])}, started {since}", str(holder.get("url", ""))
         except (OSError, ValueError, KeyError, TypeError, OverflowError):
-            return "another process"
+            process, url = "another process", ""
+        return FolderInUse(f"{root} is in use by {process}.", url)

@@ -140,6 +140,7 @@ def launch_options(
         "ssr_mode": False,
         "share": False,
         "enable_monitoring": False,
+        "mcp_server": False,  # KVScope has its own: `server.mcp`
         "num_workers": 0,  # their ports would be without our middleware
         "max_file_size": max_file_bytes,
     }

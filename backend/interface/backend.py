@@ -13,7 +13,7 @@ from engine.analysis.comparison import CompareRequest, Comparison
 from engine.analysis.inspection import InspectionStep
 from engine.method import MethodInfo
 from engine.request import Answer, ContextBudget, Request
-from store.types import Document
+from store.types import Document, Hit
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,9 @@ class Backend(Protocol):
 
         Each answer is a new object, and its text only grows. The last one is in the state 'stopped' if cancelled.
         """
+
+    def search(self, request: Request) -> list[Hit]:
+        """Return the passages found for a question, best first, without answering it."""
 
     def inspect(self, request: Request, cancel: Event) -> Iterator[InspectionStep]:
         """Select tokens for a question without answering it; the last step contains the result."""

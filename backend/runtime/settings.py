@@ -142,6 +142,8 @@ class Settings(BaseSettings):
     """questions, inspections and comparisons at a time from the page and the Gradio API, and as many from /v1"""
     audit: bool = True
     """keep a log of who changed documents, settings and cache, exported or imported the library, or logged in or out"""
+    mcp: bool = False
+    """serve MCP on stdin and stdout instead of the page, for a client that starts KVScope by itself"""
     clear_cache: bool = False
     """delete all chunk KV, report its size, and exit"""
     export_file: Path | None = None

@@ -37,7 +37,7 @@ def routes(guarded):
     found = defaultdict(set)
     for path, methods in all_routes(guarded.page.app.routes):
         found[path] |= methods
-    assert {"/", "/config", "/metrics", "/v1/chat/completions", "/assets/x"} < found.keys()
+    assert {"/", "/config", "/metrics", "/mcp", "/v1/chat/completions", "/assets/x"} < found.keys()
     assert {f"/gradio_api/{name}" for name in ("queue/join", "queue/data", "upload", "file=x", "call/x")} < found.keys()
     assert len(found) > 80
     return found

@@ -9,9 +9,10 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from server.bodies import MAX_EVENT_BYTES
 from server.limits import LimitGuard
 from server.routes import app_kwargs
-from server.upload_guard import MAX_EVENT_BYTES, UploadGuard
+from server.upload_guard import UploadGuard
 from tests.support.fake_backend.backend import FakeBackend
 from ui.events import MODEL_QUEUE
 from ui.layout import App, launch_options

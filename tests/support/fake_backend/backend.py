@@ -19,7 +19,7 @@ from engine.method import MethodInfo, MethodParam
 from engine.prompt.validate import validate
 from engine.request import Answer, ContextBudget, MarkedPassage, RatioPreview, Request, Source, TextSpan
 from engine.trace import Stage, Trace
-from store.types import PARSER_VERSION, Document
+from store.types import PARSER_VERSION, Chunk, Document, Hit
 from tests.support.fake_backend.cache import FakeCache
 from tests.support.fake_backend.comparison import FakeComparison
 from tests.support.fake_backend.inspection import FakeInspection
@@ -186,6 +186,19 @@ class FakeBackend:
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
         with self.metrics.track() as update:
             yield from map(update, self.answers_to(request, cancel))
+
+    def search(self, request: Request) -> list[Hit]:
+        validate(request)
+        sources = [self._source(rank, text, request) for rank, text in enumerate(self.texts, start=1)]
+        return [
+            Hit(
+                Chunk(source.chunk, source.document_id, source.document, source.rank, source.page, 0, 0, source.text),
+                1 / source.rank,
+                source.similarity,
+                source.matched_words,
+            )
+            for source in sources[: request.passages]
+        ]
 
     def inspect(self, request: Request, cancel: Event) -> Iterator[InspectionStep]:
         return self.inspection.inspect(request, cancel)

@@ -5,7 +5,6 @@ from dataclasses import replace
 from threading import Event
 
 from engine.analysis.comparison import ComparedPassage, CompareRequest, Comparison, Outcome
-from engine.analysis.comparison_runner import requested_variants
 from engine.trace import Stage
 
 FULL_MS = 1240.0
@@ -44,6 +43,8 @@ class FakeComparison:
         self.cancelled: list[bool] = []
 
     def compare(self, request: CompareRequest, cancel: Event) -> Iterator[Comparison]:
+        from engine.analysis.comparison_runner import requested_variants  # noqa: PLC0415  # seconds
+
         self.requests.append(request)
         requested_variants(request)  # raises BadRequest
         variants = [("full", None)]
