@@ -1,6 +1,6 @@
 """The backend on this machine: one data folder, its models and its documents."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -23,7 +23,6 @@ from engine.analysis.inspection import InspectionStep
 from engine.analysis.inspection_runner import inspect
 from engine.engine import Engine
 from engine.method import MethodInfo
-from engine.prompt.small_talk import example_questions
 from engine.request import Answer, ContextBudget, Request
 from engine.scheduler.worker_thread import run_in_thread
 from engine.strategies import list_methods
@@ -83,10 +82,6 @@ class LocalBackend:
     def clear(self) -> None:
         with self.loader.borrow() as runtime:
             runtime.tiers.tree.clear()
-
-    def example_questions(self, without: Collection[str] = ()) -> list[str]:
-        with self.loader.borrow() as runtime:
-            return example_questions(runtime.engine.finder, without=without)
 
     def budget(self, request: Request) -> ContextBudget:
         with self.loader.borrow() as runtime:

@@ -1,6 +1,6 @@
 """The backend as the UI and the HTTP server see it. `backend.local` implements it; tests use a fake."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -67,9 +67,6 @@ class Backend(Protocol):
 
     def clear(self) -> None:
         """Delete all chunk KV. Documents stay; later requests recompute the KV they need."""
-
-    def example_questions(self, without: Collection[str] = ()) -> list[str]:
-        """Return questions that the newest documents suggest, but for those with these names."""
 
     def budget(self, request: Request) -> ContextBudget:
         """Return how a request would divide the model's context, without running retrieval."""

@@ -330,7 +330,7 @@ def test_keyboard_shortcuts_and_sample_questions_of_existing_documents(visit, ba
     expect(tab.page.locator("#reply .kv-text")).to_contain_text("before noon")
     tab.finish()
     tab.page.click("#chatbar >> text=New chat")
-    tab.page.click("text=Summarize lease.pdf.")  # what the user's own document suggests
+    tab.page.click("text=Summarize lease.pdf.")  # offered for the user's own document
     expect(tab.page.locator("#reply .kv-text")).to_contain_text("before noon")
     assert [request.question for request in backend.requests] == [second, "Summarize lease.pdf."]
 

@@ -6,12 +6,11 @@ from typing import Any
 import gradio as gr
 
 from backend.interface.backend import Backend
-from store.errors import KVScopeError
 from ui.events import INSTANT, Update
 from ui.html import Markup, tag
 
-_NUM_SUGGESTED = 3
-_SUGGESTED = "About your documents:"
+_MAX_SUMMARIES = 3
+_SUMMARIES = "About your documents:"
 
 
 class SampleQuestions:
@@ -49,16 +48,16 @@ class SampleQuestions:
         return {self._line: _line(line), **update}
 
 
-class SuggestedQuestions:
-    """Buttons with questions that the newest documents suggest, but for those with names in `without`."""
+class SummaryQuestions:
+    """Buttons that ask for summaries of the newest documents, but for those with names in `without`."""
 
     def __init__(self, backend: Backend, without: Collection[str]) -> None:
         """Create the buttons inside the open Blocks."""
         self._backend = backend
         self._without = without
         self._line = gr.HTML(js_on_load=None)
-        look: dict[str, Any] = {"size": "sm", "visible": False, "elem_classes": "kv-sample kv-suggested"}
-        self.buttons = [gr.Button("", **look) for _ in range(_NUM_SUGGESTED)]
+        look: dict[str, Any] = {"size": "sm", "visible": False, "elem_classes": "kv-sample"}
+        self.buttons = [gr.Button("", **look) for _ in range(_MAX_SUMMARIES)]
 
     def follow(self, document_list: gr.HTML) -> None:
         """Update the questions whenever the sidebar's list of documents changes."""
@@ -66,15 +65,12 @@ class SuggestedQuestions:
 
     def current(self) -> Update:
         """Return the buttons with the current questions."""
-        try:
-            questions = self._backend.example_questions(self._without)
-        except KVScopeError:  # the models are still loading
-            questions = []
-        texts = [*questions, *[""] * _NUM_SUGGESTED][:_NUM_SUGGESTED]
-        buttons = {
-            button: gr.Button(text, visible=bool(text)) for button, text in zip(self.buttons, texts, strict=True)
-        }
-        return {self._line: _line(_SUGGESTED if questions else ""), **buttons}
+        names = [document.name for document in self._backend.documents() if document.name not in self._without]
+        questions = [f"Summarize {name}." for name in names[:_MAX_SUMMARIES]]
+        texts = [*questions, *[""] * (_MAX_SUMMARIES - len(questions))]
+        shown = [gr.Button(text, visible=bool(text)) for text in texts]
+        line = _line(_SUMMARIES if questions else "")
+        return {self._line: line, **dict(zip(self.buttons, shown, strict=True))}
 
 
 def _line(text: str) -> Markup:

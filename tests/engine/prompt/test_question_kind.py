@@ -3,9 +3,8 @@
 import pytest
 
 from engine.prompt.question_kind import QuestionKind, question_kind, split_parts
-from engine.prompt.small_talk import example_questions, reply
+from engine.prompt.small_talk import reply
 from engine.prompt.text_finder import TextFinder
-from store.types import Chunk
 
 QUESTIONS = {
     QuestionKind.FACT: (
@@ -90,9 +89,5 @@ def test_several_questions_in_one_are_separated(question, parts):
 def test_a_greeting_is_answered_with_questions_about_the_documents():
     finder = TextFinder(["one"])
     assert "Summarize Text 1." in reply("Hello!", finder)
-    finder.chunks = lambda document: [Chunk("c", "d", "Lease", 0, None, 0, 3, "one", "lease > Lease > Deposit")]
-    assert "What does Text 1 say about Deposit?" in reply("Hello!", finder)
-    assert "Was steht in Text 1 zu Deposit?" in reply("Hallo!", finder)
+    assert "Fasse Text 1 zusammen." in reply("Hallo!", finder)
     assert "Add documents" in reply("Hello!", TextFinder())
-    assert example_questions(finder) == ["What does Text 1 say about Deposit?"]
-    assert example_questions(finder, without=["Text 1"]) == []

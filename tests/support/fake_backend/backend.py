@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -175,9 +175,6 @@ class FakeBackend:
     def clear(self) -> None:
         self.cleared = True
         self.cache.tree.clear()
-
-    def example_questions(self, without: Collection[str] = ()) -> list[str]:
-        return [f"Summarize {document.name}." for document in self.documents() if document.name not in without][:3]
 
     def budget(self, request: Request) -> ContextBudget:
         tokens, alone = 400 * len(request.documents or self.stored_documents), len(request.documents) == 1

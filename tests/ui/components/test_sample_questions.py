@@ -2,15 +2,13 @@
 
 import time
 from dataclasses import replace
-from unittest.mock import Mock
 
 import gradio as gr
 import pytest
 
-from store.errors import KVScopeError
 from store.types import Document
 from tests.support.fake_backend.backend import READY, FakeBackend
-from ui.components.sample_questions import SampleQuestions, SuggestedQuestions
+from ui.components.sample_questions import SampleQuestions, SummaryQuestions
 
 BOTH, ONE, NONE = {"One?": True, "Two?": True}, {"One?": False, "Two?": True}, {"One?": False, "Two?": False}
 TWO = [Document("2" * 64, "two.txt", 10, None, 8, time.time())]
@@ -35,15 +33,13 @@ def test_visible_questions_can_be_answered_now_or_soon(status, documents, expect
     assert ("Add a document" in str(line)) == (expected == NONE)
 
 
-def test_the_users_own_documents_suggest_questions_and_their_names_are_text():
+def test_summaries_of_the_users_own_documents_are_offered():
     backend = FakeBackend(documents=[*TWO, Document("3" * 64, "<b>lease</b>.pdf", 10, 2, 8, time.time())])
     with gr.Blocks():
-        suggested = SuggestedQuestions(backend, {"two.txt"})
+        summaries = SummaryQuestions(backend, {"two.txt"})
         samples = SampleQuestions(backend, {"One?": "one.txt"})
-    line, first, *others = suggested.current().values()
+    line, first, *others = summaries.current().values()
     assert (first.value, first.visible) == ("Summarize <b>lease</b>.pdf.", True) and not any(b.visible for b in others)
     assert "About your documents" in str(line) and str(next(iter(samples.current().values()))) == ""
     backend.stored_documents = TWO
-    assert not any(button.visible for button in list(suggested.current().values())[1:])
-    backend.example_questions = Mock(side_effect=KVScopeError("The models are loading."))
-    assert not any(button.visible for button in list(suggested.current().values())[1:])
+    assert not any(button.visible for button in list(summaries.current().values())[1:])
