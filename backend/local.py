@@ -76,6 +76,14 @@ class LocalBackend:
     def delete(self, document_id: str) -> bool:
         return self.library.delete(document_id)
 
+    def has_pages(self, document_id: str) -> bool:
+        with self.loader.borrow() as runtime:
+            return runtime.documents.has_pages(document_id)
+
+    def page_picture(self, chunk_id: str, page: int, quote: str) -> bytes | None:
+        with self.loader.borrow() as runtime:
+            return runtime.documents.page_picture(chunk_id, page, quote)
+
     def tier_usage(self) -> list[TierUsage]:
         return [TierUsage(tier.name, tier.size_bytes, tier.budget_bytes) for tier in self.loader.tiers()]
 

@@ -93,7 +93,7 @@ class _AuditedBackend(_Audited):
 
     @property
     def library(self) -> interface.LibraryService:
-        return cast(interface.LibraryService, _AuditedLibrary(self._wrapped.library, self._backend, self._audit))
+        return cast(interface.LibraryService, _AuditedLibrary(self.__getattr__("library"), self._backend, self._audit))
 
     def ingest(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[interface.IngestProgress]]:
         return self._follow("add", [(name, "") for _, name in files], self._wrapped.ingest(files, cancel))

@@ -23,7 +23,7 @@ def page_route(backend: Backend) -> Callable[[HttpRequest], Response]:
         if not page.isdecimal() or len(page) > 6:
             return ApiError(400, "`page` must be the number of a page.", param="page").response()
         try:
-            picture = backend.library.page_picture(chunk, int(page), quote[:MAX_QUOTE])
+            picture = backend.page_picture(chunk, int(page), quote[:MAX_QUOTE])
         except NoSuchDocument as error:
             return ApiError(404, str(error)).response()
         except Exception as error:  # noqa: BLE001  sent to the client

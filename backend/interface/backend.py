@@ -63,6 +63,14 @@ class Backend(Protocol):
     def delete(self, document_id: str) -> bool:
         """Delete a document, its chunks and their KV; return whether there was one of this id."""
 
+    def has_pages(self, document_id: str) -> bool: ...  # whether `page_picture` can show the pages of a document
+
+    def page_picture(self, chunk_id: str, page: int, quote: str) -> bytes | None:
+        """Return a page, from 1, of a passage's document as PNG with a quote marked; None if it cannot be shown.
+
+        Raises NoSuchDocument.
+        """
+
     def tier_usage(self) -> list[TierUsage]: ...  # fastest tier first; empty until the engine is ready
 
     def clear(self) -> None:

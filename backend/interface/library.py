@@ -54,14 +54,6 @@ class LibraryService(Protocol):
         """Return the bytes of KV in all tiers that deleting these documents would free."""
 
     def excerpt(self, chunk_id: str) -> Excerpt: ...  # raises NoSuchDocument
-    def has_pages(self, document_id: str) -> bool: ...  # whether `page_picture` can show the pages of a document
-
-    def page_picture(self, chunk_id: str, page: int, quote: str) -> bytes | None:
-        """Return a page, from 1, of a passage's document as PNG with a quote marked; None if it cannot be shown.
-
-        Raises NoSuchDocument.
-        """
-
     def rename(self, document_id: str, name: str) -> Document: ...  # raises NoSuchDocument
 
     def reindex(self, document_ids: Sequence[str], cancel: Event) -> Iterator[list[IngestProgress]]:

@@ -47,7 +47,7 @@ log = logging.getLogger("kvscope")
 @dataclass(frozen=True)
 class Runtime:
     models: Models
-    library: DocumentLibrary
+    documents: DocumentLibrary
     tiers: CacheHierarchy
     engine: Engine
     blobs: DiskBlobs | None  # None if chunk KV cannot be stored on disk
@@ -112,7 +112,7 @@ class RuntimeLoader:
     def documents(self) -> list[Document]:
         """Return the documents; during a reload those from before it."""
         with suppress(ModelNotReady, LoadingFailed), self.borrow() as runtime:
-            self._last_documents = runtime.library.documents()
+            self._last_documents = runtime.documents.documents()
         return self._last_documents
 
     def start(self) -> None:
@@ -274,7 +274,7 @@ class RuntimeLoader:
         """Close the runtime and free its memory. All tasks must have been cancelled."""
         if self.runtime is None:
             return
-        self._last_documents = self.runtime.library.documents()
+        self._last_documents = self.runtime.documents.documents()
         runtime, self.runtime = self.runtime, None
         runtime.engine.scheduler.close(SHUTDOWN_TIMEOUT_S)  # waits for the pass that is ending
         runtime.files.close()

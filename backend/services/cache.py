@@ -36,7 +36,7 @@ class ChunkOwners:
         self, runtime: Runtime, document_ids: Collection[str] | None = None, max_s: float = MAX_TOKENIZING_S
     ) -> dict[str, DocumentKeys | None]:
         """Return the tree keys of each document's chunks, or None if tokenizing takes longer than `max_s`."""
-        engine, library = runtime.engine, runtime.library
+        engine, library = runtime.engine, runtime.documents
         documents = library.documents()
         fingerprints = [cache.fingerprint for cache, _ in engine.passages.kv_caches]
         known: dict[str, DocumentKeys | None] = {}
@@ -104,7 +104,7 @@ class LocalCacheService:
             for chunk_id, roles in (document_keys or {}).items():
                 for key, role in roles.items():
                     owners.setdefault(key, (chunk_id, role))
-        chunks = runtime.library.chunks_by_id(list({owners[node.chunk][0] for node in nodes if node.chunk in owners}))
+        chunks = runtime.documents.chunks_by_id(list({owners[node.chunk][0] for node in nodes if node.chunk in owners}))
         passages = []
         for node in nodes:
             chunk_id, role = owners.get(node.chunk, ("", "other"))

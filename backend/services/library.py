@@ -43,17 +43,17 @@ class LocalLibraryService:
         usage = []
         with suppress(ModelNotReady, LoadingFailed), self.loader.borrow() as runtime:
             all_keys = self.chunk_owners.keys(runtime)
-            for document in runtime.library.documents():
+            for document in runtime.documents.documents():
                 keys = all_keys.get(document.id)
                 bytes_by_tier = None if keys is None else chunk_bytes(runtime.tiers.tree, _flatten(keys))
-                usage.append(DocumentUsage(document, bytes_by_tier, runtime.library.needs_rechunk(document)))
+                usage.append(DocumentUsage(document, bytes_by_tier, runtime.documents.needs_rechunk(document)))
         return usage
 
     def passages(self, document_id: str, start: int, count: int) -> list[Passage]:
         passages = []
         with self.loader.borrow() as runtime:
             cache, tree = runtime.engine.cache, runtime.tiers.tree
-            for chunk in runtime.library.chunks(document_id)[start : start + count]:
+            for chunk in runtime.documents.chunks(document_id)[start : start + count]:
                 ids = runtime.engine.template.passage(chunk.passage).ids
                 nodes = tree.match_prefix([cache.chunk_key(ids)])
                 level = nodes[0].level if nodes else len(tree.tiers)
@@ -63,15 +63,7 @@ class LocalLibraryService:
 
     def excerpt(self, chunk_id: str) -> Excerpt:
         with self.loader.borrow() as runtime:
-            return runtime.library.excerpt(chunk_id)
-
-    def has_pages(self, document_id: str) -> bool:
-        with self.loader.borrow() as runtime:
-            return runtime.library.has_pages(document_id)
-
-    def page_picture(self, chunk_id: str, page: int, quote: str) -> bytes | None:
-        with self.loader.borrow() as runtime:
-            return runtime.library.page_picture(chunk_id, page, quote)
+            return runtime.documents.excerpt(chunk_id)
 
     def bytes_freed_by_delete(self, document_ids: Sequence[str]) -> int:
         with self.loader.borrow() as runtime:
@@ -81,11 +73,11 @@ class LocalLibraryService:
 
     def rename(self, document_id: str, name: str) -> Document:
         with self.loader.borrow() as runtime:
-            return runtime.library.rename(document_id, name)
+            return runtime.documents.rename(document_id, name)
 
     def delete(self, document_id: str) -> bool:
         with self.loader.borrow() as runtime:
-            library, passages = runtime.library, runtime.engine.passages
+            library, passages = runtime.documents, runtime.engine.passages
             with passages.track_deletions():
                 # KV is deleted first: its keys are computed from the texts, which go with the document.
                 texts = {chunk.passage for chunk in library.chunks(document_id)}
@@ -104,7 +96,7 @@ class LocalLibraryService:
         states = [IngestProgress(name, "waiting", 0, 1) for _, name in files]
         self._adding[id(states)] = states
         try:
-            yield from self._index(states, lambda runtime, i: runtime.library.add(*files[i]), cancel)
+            yield from self._index(states, lambda runtime, i: runtime.documents.add(*files[i]), cancel)
         finally:
             del self._adding[id(states)]
 
@@ -136,7 +128,7 @@ class LocalLibraryService:
 
     def _rechunk(self, runtime: Runtime, document_id: str) -> Iterator[Progress]:
         """Yield the steps of re-indexing; delete the KV of old chunks while their texts are still known."""
-        library = runtime.library
+        library = runtime.documents
         old_texts = [chunk.passage for chunk in library.chunks(document_id)]
         for step in library.reindex(document_id):
             is_indexed = step.stage == "indexed"
@@ -190,16 +182,16 @@ class LocalLibraryService:
                     stage, document, warning = step.stage, step.document, step.warning or warning
                     unchanged = step.unchanged
                     yield at(stage, step.done, step.total, warning)
-            chunks = runtime.library.chunks(document.id) if document else []
+            chunks = runtime.documents.chunks(document.id) if document else []
             stage = "prefilled"
             for done, chunk in enumerate(chunks):
-                if runtime.tiers.is_nearly_full or not runtime.library.chunks_by_id([chunk.id]):
+                if runtime.tiers.is_nearly_full or not runtime.documents.chunks_by_id([chunk.id]):
                     break  # more KV would evict other chunks, or the document was deleted
                 runtime.tiers.wait_for_space()
                 yield at(stage, done, len(chunks), warning)
                 with self._queue.turn(limit):
                     self._warm(runtime, chunk.passage, limit)
-                if not runtime.library.chunks_by_id([chunk.id]):
+                if not runtime.documents.chunks_by_id([chunk.id]):
                     runtime.engine.passages.delete(chunk.passage)
             if runtime.blobs is not None and runtime.tiers.disk_error:
                 warning = "The disk cache is full; new KV stays in memory and is lost on restart. Free some disk space."

@@ -24,13 +24,13 @@ class Repairs:
     def start(self) -> None:
         """Compute the vectors that the library misses, if any, while questions are answered."""
         runtime = self._loader.runtime
-        if runtime is not None and runtime.library.documents_without_vectors():
-            Thread(target=self._embed_missing, args=[runtime.library], name="vectors", daemon=True).start()
+        if runtime is not None and runtime.documents.documents_without_vectors():
+            Thread(target=self._embed_missing, args=[runtime.documents], name="vectors", daemon=True).start()
 
     def notices(self) -> list[str]:
         """Return sentences for the user; empty if nothing was damaged."""
         with suppress(ModelNotReady, LoadingFailed), self._loader.borrow() as runtime:
-            library = runtime.library
+            library = runtime.documents
             notices = [library.notice]
             if missing := len(library.documents_without_vectors()):
                 documents = "1 document is" if missing == 1 else f"{missing} documents are"

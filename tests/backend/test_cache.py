@@ -38,7 +38,7 @@ def open_service(folder, *names, **settings):
     """Return a cache service, its engine and its documents."""
     engine, library = make_engine(**settings), Library(*names)
     models = SimpleNamespace(primary=engine.cache.decoder)
-    runtime = SimpleNamespace(engine=engine, library=library, tiers=engine.tiers, models=models)
+    runtime = SimpleNamespace(engine=engine, documents=library, tiers=engine.tiers, models=models)
     loader = SimpleNamespace(
         borrow=lambda: nullcontext(runtime),
         settings=SimpleNamespace(data=folder),

@@ -47,7 +47,7 @@ def test_a_reload_waits_for_a_short_call_and_later_calls_fail_with_a_message(sta
     with backend.loader.borrow() as runtime, backend.tasks.track(draining):
         backend.models.apply(replace(backend.models.current(), model=models["two"]))
         assert draining.wait(60)
-        assert [document.id] == [each.id for each in runtime.library.documents()]  # open as before
+        assert [document.id] == [each.id for each in runtime.documents.documents()]  # open as before
         for call in (backend.cache.snapshot, partial(backend.library.passages, document.id, 0, 3), backend.clear):
             with pytest.raises(ModelNotReady, match="reloading or closing"):
                 call()

@@ -62,7 +62,7 @@ def test_a_citation_of_a_pdf_shows_its_page_which_can_be_enlarged(visit, backend
     assert picture.bounding_box()["width"] > 1.9 * width
     assert serious(tab.page) == []
     tab.page.keyboard.press("Escape")
-    backend.library.has_original = False
+    backend.has_original = False
     tab.page.locator("#reply .kv-cite", has_text="2").click()
     expect(tab.page.locator("#drawer mark").first).to_be_visible()
     expect(tab.page.locator("#drawer figure")).to_have_count(0)

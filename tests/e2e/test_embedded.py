@@ -148,13 +148,13 @@ def test_a_question_that_still_finds_a_document_under_deletion_leaves_no_kv_of_i
         backend.loader.runtime,
         replace(ASK, question="How often is the fog bell of the north pier rung?"),
     )
-    delete = runtime.library.delete
+    delete = runtime.documents.delete
 
     def late(document_id):  # its KV has been forgotten, the index still has it
         assert "bell.txt" in {source.document for source in answer_of(backend, request).sources}
         return delete(document_id)
 
-    monkeypatch.setattr(runtime.library, "delete", late)
+    monkeypatch.setattr(runtime.documents, "delete", late)
     backend.delete(bell.id)
     cache, prompt = runtime.engine.cache, runtime.engine.template
     assert not runtime.tiers.tree.match_prefix([cache.chunk_key(prompt.encode_passage(file.read_text()).ids)])

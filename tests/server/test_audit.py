@@ -9,7 +9,7 @@ import httpx
 import pytest
 from gradio_client import Client, handle_file
 
-from backend.interface.library import IngestProgress
+from backend.interface.backend import IngestProgress
 from server.audit import audited
 from server.auth import FAILURES
 from store.audit import ACTIONS, REFUSALS, AuditLog

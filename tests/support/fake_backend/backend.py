@@ -1,6 +1,7 @@
 """A fake backend for UI tests: streams canned answers, slowly enough to be stopped."""
 
 import hashlib
+import io
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import IO
+
+from PIL import Image, ImageDraw
 
 from backend.interface.backend import Status, TierUsage
 from backend.interface.library import IngestProgress
@@ -19,6 +22,7 @@ from engine.method import MethodInfo, MethodParam
 from engine.prompt.validate import validate
 from engine.request import Answer, ContextBudget, MarkedPassage, RatioPreview, Request, Source, TextSpan
 from engine.trace import Stage, Trace
+from store.errors import NoSuchDocument
 from store.types import PARSER_VERSION, Chunk, Document, Hit
 from tests.support.fake_backend.cache import FakeCache
 from tests.support.fake_backend.comparison import FakeComparison
@@ -105,6 +109,7 @@ class FakeBackend:
         self.stored_documents = documents or []
         self.shown_notices: list[str] = []
         self.cleared = False
+        self.has_original = True  # of documents with pages
         self.cache = FakeCache()
         self.library = FakeLibrary(self)
         self.models.reset(pace_s)
@@ -167,6 +172,19 @@ class FakeBackend:
         before = self.stored_documents
         self.stored_documents = [document for document in before if document.id != document_id]
         return len(self.stored_documents) < len(before)
+
+    def has_pages(self, document_id: str) -> bool:
+        return any(each.id == document_id and each.num_pages for each in self.documents())
+
+    def page_picture(self, chunk_id: str, page: int, quote: str) -> bytes | None:
+        document_id, _, _ = chunk_id.rpartition("-")
+        picture = Image.new("RGB", (600, 800), "white")
+        ImageDraw.Draw(picture).text((20, 20), f"page {page}: {quote}", "black")
+        sink = io.BytesIO()
+        picture.save(sink, "PNG")
+        if document_id not in {each.id for each in self.documents()}:
+            raise NoSuchDocument("This passage is not in the library.")
+        return sink.getvalue() if self.has_original and self.has_pages(document_id) else None
 
     def tier_usage(self) -> list[TierUsage]:
         size = 12_400_000 * len(self.stored_documents)

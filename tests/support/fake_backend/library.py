@@ -1,11 +1,8 @@
 """A fake library service over the documents of a FakeBackend."""
 
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from threading import Event
-
-from PIL import Image, ImageDraw
 
 from backend.interface.library import DocumentUsage, IngestProgress, Passage
 from store.errors import NoSuchDocument
@@ -22,7 +19,6 @@ class FakeLibrary:
         self.needs_rechunk: set[str] = set()
         self.reindexed: list[str] = []
         self.counting = False
-        self.has_original = True  # of documents with pages
 
     def list_with_usage(self) -> list[DocumentUsage]:
         tiers = None if self.counting else {} if self._backend.cleared else {"host": HOST_BYTES, "disk": 3 * HOST_BYTES}
@@ -43,17 +39,6 @@ class FakeLibrary:
         return Excerpt(
             chunk, f"{before}{chunk.text} And after.", len(before), len(before) + len(chunk.text), True, True
         )
-
-    def has_pages(self, document_id: str) -> bool:
-        return self._document(document_id).num_pages is not None
-
-    def page_picture(self, chunk_id: str, page: int, quote: str) -> bytes | None:
-        document_id, _, _ = chunk_id.rpartition("-")
-        picture = Image.new("RGB", (600, 800), "white")
-        ImageDraw.Draw(picture).text((20, 20), f"page {page}: {quote}", "black")
-        sink = io.BytesIO()
-        picture.save(sink, "PNG")
-        return sink.getvalue() if self.has_original and self.has_pages(document_id) else None
 
     def bytes_freed_by_delete(self, document_ids: Sequence[str]) -> int:
         return 4 * HOST_BYTES * len(document_ids)

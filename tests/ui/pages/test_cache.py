@@ -11,9 +11,9 @@ from engine.errors import ModelNotReady
 from tests.support.fake_backend.cache import GIB, FakeCache
 from ui.figures.base import plotly_label
 from ui.figures.hit_rate import KINDS, hit_rate_figure, steps
-from ui.pages.library.cache.part import Selection
-from ui.pages.library.cache.tree import ROOT, boxes, short_name, tree_figure
-from ui.pages.library.cache.view import render_details, render_node_list, render_tier_cards, render_totals
+from ui.pages.cache.part import Selection
+from ui.pages.cache.tree import ROOT, boxes, short_name, tree_figure
+from ui.pages.cache.view import render_details, render_node_list, render_tier_cards, render_totals
 
 HOSTILE = "<img src=x onerror='window.harmed=1'> $x$ &amp; <b>b</b>"
 
@@ -32,9 +32,9 @@ def page(app, backend):
 
     def act(action, key="", more="", selection=None):
         event = SimpleNamespace(_data={"act": action, "id": key, "more": more})
-        return app.library.cache.act(selection or Selection(), event)
+        return app.cache.act(selection or Selection(), event)
 
-    return SimpleNamespace(backend=backend, cache=app.library.cache, act=act)
+    return SimpleNamespace(backend=backend, cache=app.cache, act=act)
 
 
 def message(page, update):

@@ -142,7 +142,7 @@ def build_drawer(backend: Backend, *answers: gr.HTML) -> None:
             excerpt = backend.library.excerpt(chunk)
             quote = find_quote(excerpt, context)
             location = tag("p", page_label(excerpt, quote), class_="kv-muted")
-            has_pages = excerpt.chunk.page and backend.library.has_pages(excerpt.chunk.document_id)
+            has_pages = excerpt.chunk.page and backend.has_pages(excerpt.chunk.document_id)
             page = join(render_page(excerpt, quote), _AS_TEXT) if has_pages else None
             return _panel(rank, excerpt.chunk.document_name, location, page, render_excerpt(excerpt, quote))
         except Exception as error:  # noqa: BLE001  UI boundary: every error becomes a message, bugs are logged

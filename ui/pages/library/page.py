@@ -13,8 +13,8 @@ from ui.components.document_sidebar import DocumentSidebar
 from ui.components.uploads import FORMATS, Uploads
 from ui.events import INGEST_QUEUE, INSTANT, QUIET, Update
 from ui.html import Markup, error_box, join, tag
+from ui.pages.cache.part import Cache
 from ui.pages.library import table
-from ui.pages.library.cache.part import Cache
 from ui.pages.library.table import View, filter_and_sort
 
 _REFRESH_JS = "() => kvscopePress('#cache-buttons [data-act=refresh]', 4)"  # if the cache is the open part
@@ -27,17 +27,17 @@ _SERIAL: dict[str, Any] = {"concurrency_id": "library list", "concurrency_limit"
 class Library:
     """The page; each session's `View` of the table is kept in its State `view`."""
 
-    def __init__(self, backend: Backend, sidebar: DocumentSidebar) -> None:
+    def __init__(self, backend: Backend, sidebar: DocumentSidebar, cache: Cache) -> None:
         self._backend = backend
         self._sidebar = sidebar
-        self.cache = Cache(backend)
+        self._cache = cache
 
     def build(self, tab: gr.Tab) -> None:
         with gr.Column(elem_classes="kv-page"), gr.Tabs(elem_id="library-parts"):
             with gr.Tab("Documents", id="documents", elem_id="tab-documents") as documents_tab:
                 self._build_documents(tab, documents_tab)
             with gr.Tab("Cache details", id="cache", elem_id="tab-cache") as cache_tab:
-                self.cache.build(cache_tab)
+                self._cache.build(cache_tab)
         tab.select(None, None, None, js=_REFRESH_JS, **INSTANT)
 
     def _build_documents(self, *tabs: gr.Tab) -> None:

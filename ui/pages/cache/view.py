@@ -9,7 +9,7 @@ from ui.components.tiers import POLICIES, TIERS
 from ui.figures.hit_rate import COLOURS
 from ui.format import GIB, UNKNOWN, cost_per_token, count, duration, percent, size
 from ui.html import Markup, button, fact, join, swatch, tag
-from ui.pages.library.cache.tree import Box, age_label, full_name, short_name
+from ui.pages.cache.tree import Box, age_label, full_name, short_name
 
 PIN_LASTS = "until KVScope exits or other settings are loaded"
 _FREQUENCY = "How often questions, or adding its document, used this passage; includes earlier runs of KVScope."

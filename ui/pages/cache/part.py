@@ -13,8 +13,8 @@ from ui.events import INSTANT, Update
 from ui.figures.hit_rate import hit_rate_figure
 from ui.format import GIB, count, size
 from ui.html import Markup, error_box, join, tag
-from ui.pages.library.cache import view
-from ui.pages.library.cache.tree import boxes, tree_figure
+from ui.pages.cache import view
+from ui.pages.cache.tree import boxes, tree_figure
 
 _INTRO = "Keys and values (KV) that were computed for your passages. Questions reuse them instead of recomputing them."
 _EMPTY = "The cache is empty. Add a document: its passages are computed once and cached here."
