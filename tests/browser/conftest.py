@@ -95,6 +95,7 @@ class Visit:
         self.open_settings()
         if not self.page.locator("#method").is_visible():
             self.page.click("#advanced > button")
+            expect(self.page.locator("#method")).to_be_visible()
 
     def choose(self, label: str) -> None:
         """Choose a method from the list."""
