@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from assets import ASSETS
 from tests.support.ports import free_port
 
 ROOT = Path(__file__).parent.parent.parent
@@ -78,14 +77,14 @@ def answer(tab):
     expect(tab.page.locator("#question textarea")).to_have_value("")  # it is cleared after the answer
 
 
-def test_upload_ask_move_the_slider_and_stop(app, visit, tmp_path):
+def test_upload_ask_and_move_the_slider(app, visit, tmp_path):
     tab = visit(app.url)
     ready(tab)
 
     document = tmp_path / "keys.md"
     document.write_text(DOCUMENT)
-    second = tmp_path / "faq.txt"  # a part of the sample: each passage takes seconds
-    second.write_text((ASSETS / "samples" / "faq.txt").read_text()[:2500])
+    second = tmp_path / "faq.txt"  # short: a page of text takes ten seconds here
+    second.write_text("A return ticket to Skerrin is valid for 30 days from the first crossing.")
     tab.page.set_input_files("#upload input[type=file]", [document, second])
     for name in ("keys.md", "faq.txt"):
         expect(tab.page.locator("#document-list")).to_contain_text(name, timeout=LONG_MS)
@@ -101,12 +100,6 @@ def test_upload_ask_move_the_slider_and_stop(app, visit, tmp_path):
     expect(tab.page.locator("#history tbody tr")).to_have_count(2)
     expect(tab.page.locator(".kv-passage mark")).to_have_count(0)
 
-    tab.move_ratio(100)
-    tab.move("#passages-count", 16)  # long enough to be stopped on any machine
-    tab.ask(QUESTION)
-    tab.page.locator("#stop").dispatch_event("click")  # at once: a click waits until the page stands still
-    expect(tab.page.locator("#stop")).to_be_hidden()
-    expect(tab.page.locator("#reply")).to_contain_text("topped")
     assert tab.errors == [] and tab.outside == []
 
 

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from functools import partial
@@ -51,6 +52,12 @@ async def connected(url, key="", mode="auto", **options):
             yield client
 
 
+def in_event_loop(coroutine_function):
+    """Run it in a thread: Playwright's event loop may be running in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(anyio.run, coroutine_function).result()
+
+
 def run(url, use, **options):
     """Call a coroutine function with a client."""
 
@@ -58,7 +65,7 @@ def run(url, use, **options):
         async with connected(url, **options) as client:
             await use(client)
 
-    anyio.run(connect)
+    in_event_loop(connect)
 
 
 async def call(client, tool, **arguments):
@@ -230,7 +237,7 @@ def test_questions_at_a_time_are_limited(url, backend):
                 assert "1 questions are already running" in await error(client, "search", query="Why?")
                 assert await call(client, "list_documents") == {"documents": []}
 
-    anyio.run(use)
+    in_event_loop(use)
 
 
 def stdio_server(data):
@@ -253,7 +260,7 @@ def test_stdio(tmp_path):
             assert lines[0].endswith("Serving MCP on stdin and stdout")
             assert lines[-1] == "False", "Gradio takes seconds to import, and there is no page"
 
-    anyio.run(use)
+    in_event_loop(use)
     entry = json.loads((tmp_path / "data" / "audit" / ACTIONS).read_text())
     assert (entry["client"], entry["outcome"], entry["name"]) == ("stdio", "failed", "waits.txt")
     FolderLock(tmp_path / "data").close()

@@ -212,7 +212,7 @@ def test_a_library_of_a_newer_version_is_refused_unchanged(open_library, filled)
 
 def test_a_full_disk_while_rebuilding_leaves_the_damaged_database(open_library, file_of, filled, monkeypatch):
     library = open_library()
-    long = " ".join(f"word{number}" for number in range(5000))
+    long = " ".join(f"word{number}" for number in range(2500))
     list(library.add(file_of(long, "long.txt"), "long.txt"))
     library.close()
     path = filled / DATABASE
