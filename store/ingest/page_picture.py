@@ -11,14 +11,15 @@ from store.ingest.isolated import worker_environment
 
 COMMAND = (sys.executable, "-m", "store.ingest.pdf.picture")
 TIMEOUT_S = 20.0
+WAIT_S = 5.0  # for a place: it takes up a thread of the server
 MAX_BYTES = 20 * 2**20
 PNG_END = b"IEND\xaeB`\x82"
 _AT_A_TIME = BoundedSemaphore(2)
 
 
 def page_picture(data: bytes, page_index: int, quote: str) -> bytes | None:
-    """Return the page, from 0, as PNG with the quote marked; None if it cannot be drawn."""
-    if not _AT_A_TIME.acquire(timeout=TIMEOUT_S):
+    """Return the page, from 0, as PNG with the quote marked; None if it cannot be drawn, or if two others take long."""
+    if not _AT_A_TIME.acquire(timeout=WAIT_S):
         return None
     try:
         return _draw(data, json.dumps({"page": page_index, "quote": quote}).encode() + b"\n")
