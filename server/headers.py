@@ -29,7 +29,7 @@ _INLINE_SCRIPT = re.compile(rb"<script[^>]*>(.*?)</script>", re.DOTALL)
 
 
 class SecurityHeaders:
-    """Middleware in front of all of KVScope's. `script` is an inline script that the page adds by itself."""
+    """Middleware in front of all that answer. `script` is an inline script that the page adds by itself."""
 
     def __init__(self, app: ASGIApp, script: str) -> None:
         self._app = app

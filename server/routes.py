@@ -30,6 +30,7 @@ from server.auth import AuthGuard
 from server.bodies import size_label
 from server.chat import OWNER, ChatRequest, completion_body, completion_events, parse_model
 from server.client import CLIENT, RememberClient
+from server.compression import CompressPage
 from server.docs_page import docs_page
 from server.errors import RETRY_S, ApiError, ErrorResponse, to_api_error
 from server.gradio_errors import GradioErrors, invalid_request
@@ -108,6 +109,7 @@ def app_kwargs(
         Mount("/v1", _openai_api(backend, max_questions)),
     ]
     middleware = [
+        Middleware(CompressPage),
         Middleware(SecurityHeaders, script=page_script()),
         Middleware(HostGuard, host=host, public_name=access.public_name),
         *([Middleware(AuthGuard, credentials=access.credentials, audit=audit)] if access.credentials else []),

@@ -320,6 +320,15 @@ def test_the_library_is_downloaded_as_a_file(url):
     assert "attachment" in response.headers["content-disposition"]
 
 
+def test_the_page_is_compressed_for_clients_that_can_read_it(url):
+    with httpx.stream("GET", url) as packed:
+        size = sum(map(len, packed.iter_raw()))
+    plain = httpx.get(url, headers={"Accept-Encoding": "identity"})
+    assert packed.headers["content-encoding"] == "gzip" and "content-encoding" not in plain.headers
+    assert "sha256-" in packed.headers["content-security-policy"]
+    assert httpx.get(url).text == plain.text and 3 * size < len(plain.content)
+
+
 def test_a_page_is_shown_as_a_picture(url, backend):
     backend.stored_documents = [Document("1" * 64, "a.pdf", 9, 4, 8, 0.0), Document("2" * 64, "b.txt", 9, None, 8, 0.0)]
     query = {"chunk": f"{'1' * 64}-2", "page": "2", "quote": "<b> & x"}
