@@ -23,6 +23,8 @@ from engine.analysis.inspection import InspectionStep
 from engine.analysis.inspection_runner import inspect
 from engine.engine import Engine
 from engine.method import MethodInfo
+from engine.prompt.retrieval import search
+from engine.prompt.validate import validate
 from engine.request import Answer, ContextBudget, Request
 from engine.scheduler.worker_thread import run_in_thread
 from engine.strategies import list_methods
@@ -39,7 +41,7 @@ class LocalBackend:
     def __init__(self, settings: Settings, overrides: Mapping[str, str] | None = None) -> None:
         self.tasks = TaskRegistry()
         self.loader = RuntimeLoader(settings, self.tasks, overrides or {})
-        chunk_owners = ChunkOwners()
+        self._chunk_owners = chunk_owners = ChunkOwners()
         self.library = LocalLibraryService(self.loader, self.tasks, chunk_owners)
         self._calibration = IdleCalibration(self.loader, self.tasks)
         self.models = LocalModelService(self.loader, self._calibration)
@@ -74,7 +76,20 @@ class LocalBackend:
         export_library(self.loader.settings.data, target)
 
     def delete(self, document_id: str) -> bool:
-        return self.library.delete(document_id)
+        with self.loader.borrow() as runtime:
+            documents, passages = runtime.documents, runtime.engine.passages
+            with passages.track_deletions():
+                # KV is deleted first: its keys are computed from the texts, which go with the document.
+                texts = {chunk.passage for chunk in documents.chunks(document_id)}
+                keys = [key for text in texts for key in passages.delete(text)]
+                deleted = documents.delete(document_id)
+                for text in {chunk.passage for chunk in deleted} - texts:
+                    passages.delete(text)
+                for key in keys:
+                    runtime.tiers.tree.delete(key)  # a running question may have computed it again
+                self._chunk_owners.discard(document_id)
+                passages.delete_other_models()
+        return bool(deleted)
 
     def has_pages(self, document_id: str) -> bool:
         with self.loader.borrow() as runtime:
@@ -110,7 +125,8 @@ class LocalBackend:
             yield from self._run(lambda engine: map(with_notes, engine.ask(request, cancel)), cancel)
 
     def search(self, request: Request) -> list[Hit]:
-        (hits,) = self._run(lambda engine: iter([engine.search(request)]), Event())
+        validate(request)
+        (hits,) = self._run(lambda engine: iter([search(engine.finder, request)]), Event())
         return hits
 
     def inspect(self, request: Request, cancel: Event) -> Iterator[InspectionStep]:

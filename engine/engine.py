@@ -36,7 +36,7 @@ from engine.scoring.auxiliary import AuxiliaryScorer
 from engine.strategies import Direct, Strategy
 from engine.trace import Trace
 from engine.types import Placement, ScoreMode
-from store.types import Finder, Hit
+from store.types import Finder
 
 MAX_RESCORED_TOKENS = 32  # of a possible answer that the main model scores or gives
 MIN_DRAFT_WAIT_MS = 1000.0  # predicted time of recomputing from which a draft is worth showing
@@ -323,12 +323,6 @@ class Engine:
                 "This model has no trained token selector: the auxiliary model selected the tokens, "
                 "as in CacheClip joint."
             )
-
-    def search(self, request: Request) -> list[Hit]:
-        """Return the hits of the last search stage, best first, without answering. Raises BadRequest."""
-        validate(request)
-        *_, hits = self.finder.retrieve_stages(request.question, request.passages, request.documents)
-        return hits
 
     def estimate_budget(self, request: Request) -> ContextBudget:
         """Return how a request would divide the model's context, without a search. Raises QuestionTooLong."""

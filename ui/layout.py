@@ -17,7 +17,6 @@ from ui.components.document_sidebar import DocumentSidebar
 from ui.events import MAX_INGESTIONS, MODEL_QUEUE, session_of
 from ui.html import join, tag
 from ui.pages.ask.page import Ask
-from ui.pages.cache.part import Cache
 from ui.pages.lab.page import Lab
 from ui.pages.library.page import Library
 from ui.pages.settings.page import Settings
@@ -74,7 +73,6 @@ class App:
     ) -> None:
         self.ask = Ask(backend, samples or {})
         self.lab = Lab(backend, samples or {})
-        self.cache = Cache(backend)
         self.settings = Settings(backend)
         self.blocks = Blocks(title="KVScope", fill_width=True, analytics_enabled=False)
         with self.blocks:
@@ -84,7 +82,7 @@ class App:
                     brand = tag("header", tag("h1", "KVScope"), _LOG_OUT if login else None, _TOGGLE)
                     gr.HTML(join(brand, _OPEN if is_open else None), elem_id="brand", js_on_load=None)
                     self.documents = DocumentSidebar(backend, self.blocks)
-                self.library = Library(backend, self.documents, self.cache)
+                self.library = Library(backend, self.documents)
                 with gr.Column(elem_id="pages-column", min_width=0), gr.Tabs(elem_id="pages") as tabs:
                     self._build_pages()
             self._connect(tabs)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from threading import Event
 from typing import Protocol
 
-from backend.interface.session import SessionEvent as SessionEvent  # what `cancel` of the calls below can be
 from store.types import Chunk, Document, Excerpt
 
 

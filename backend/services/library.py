@@ -11,7 +11,8 @@ from time import monotonic, sleep
 
 from assets import ASSETS
 from backend.interface.backend import Status
-from backend.interface.library import DocumentUsage, IngestProgress, Passage, SessionEvent
+from backend.interface.library import DocumentUsage, IngestProgress, Passage
+from backend.interface.session import SessionEvent
 from backend.runtime.ingest_queue import IngestQueue, TimeLimit
 from backend.runtime.loader import Runtime, RuntimeLoader
 from backend.runtime.tasks import MAX_WAIT_S, TaskRegistry
@@ -74,22 +75,6 @@ class LocalLibraryService:
     def rename(self, document_id: str, name: str) -> Document:
         with self.loader.borrow() as runtime:
             return runtime.documents.rename(document_id, name)
-
-    def delete(self, document_id: str) -> bool:
-        with self.loader.borrow() as runtime:
-            library, passages = runtime.documents, runtime.engine.passages
-            with passages.track_deletions():
-                # KV is deleted first: its keys are computed from the texts, which go with the document.
-                texts = {chunk.passage for chunk in library.chunks(document_id)}
-                keys = [key for text in texts for key in passages.delete(text)]
-                deleted = library.delete(document_id)
-                for text in {chunk.passage for chunk in deleted} - texts:
-                    passages.delete(text)
-                for key in keys:
-                    runtime.tiers.tree.delete(key)  # a running question may have computed it again
-                self.chunk_owners.discard(document_id)
-                passages.delete_other_models()
-        return bool(deleted)
 
     def add(self, files: Sequence[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
         """Add files, given as path and display name; yield the progress of all. Errors become messages."""

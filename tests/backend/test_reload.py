@@ -63,6 +63,8 @@ def test_another_model_answers_without_a_restart_and_at_the_next_start(start, mo
     assert last(backend.ask(ASK, Event())).state == "done"
     assert [document.name for document in backend.documents()] == ["boats.txt"]
     assert [hit.chunk.document_name for hit in backend.search(replace(ASK, passages=1))] == ["boats.txt"]
+    with pytest.raises(BadRequest):
+        backend.search(replace(ASK, passages=0))
     assert read_settings(["--data", str(tmp_path / "data")]).model == models["two"]
 
 

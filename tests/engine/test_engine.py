@@ -121,14 +121,6 @@ def test_empty_library_is_answered_by_the_model_alone_with_a_note():
     assert any("Add documents" in note for note in answer.notes)
 
 
-def test_a_search_returns_the_hits_without_an_answer_and_checks_the_request():
-    engine = make_engine("ferry", "tern", "fares")
-    hits = engine.search(replace(ASK, passages=2))
-    assert [hit.chunk.text for hit in hits] == [TEXTS["ferry"], TEXTS["tern"]]
-    with pytest.raises(BadRequest):
-        engine.search(replace(ASK, passages=0))
-
-
 def test_question_longer_than_the_context_is_rejected_with_both_numbers():
     with pytest.raises(QuestionTooLong, match=r"\d+ tokens; the model's context has 2048"):
         list(make_engine("ferry").ask(replace(ASK, question="why " * 5000)))

@@ -9,7 +9,8 @@ import gradio as gr
 
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
-from backend.interface.library import IngestProgress, SessionEvent
+from backend.interface.library import IngestProgress
+from backend.interface.session import SessionEvent
 from ui.events import INGEST_QUEUE, INSTANT, QUIET, Update, coalesce, session_of
 from ui.format import count
 from ui.html import Markup, button, error_box, tag

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine.errors import BadRequest
 from engine.prompt.pack import keep_previous_order, same_prompt
-from engine.prompt.retrieval import fuse_hits, prepare_stages, retrieve
+from engine.prompt.retrieval import fuse_hits, prepare_stages, retrieve, search
 from engine.prompt.template import PromptTemplate
 from engine.request import ChatTurn, Request
 from engine.scheduler.speculation import Speculator
@@ -247,3 +247,8 @@ def test_previous_chunks_have_no_similarity():
     *_, hits = retrieve(library(), replace(FOLLOW, history=(replace(FIRST, chunk_ids=("rules-0",)),), passages=6))
     (lead,) = [found for found in hits if found.chunk.id == "rules-0"]
     assert isinstance(lead, Hit) and (lead.similarity, lead.matched_words) == (None, False)
+
+
+def test_a_search_returns_the_hits_of_the_last_stage():
+    finder = make_engine("ferry", "tern", "fares").finder
+    assert [hit.chunk.text for hit in search(finder, Request("Why?", passages=2))] == [TEXTS["ferry"], TEXTS["tern"]]

@@ -4,6 +4,7 @@ import json
 import re
 from types import SimpleNamespace
 
+import gradio as gr
 import pytest
 
 from backend.interface.cache import QueryStats
@@ -11,7 +12,7 @@ from engine.errors import ModelNotReady
 from tests.support.fake_backend.cache import GIB, FakeCache
 from ui.figures.base import plotly_label
 from ui.figures.hit_rate import KINDS, hit_rate_figure, steps
-from ui.pages.cache.part import Selection
+from ui.pages.cache.part import Cache, Selection
 from ui.pages.cache.tree import ROOT, boxes, short_name, tree_figure
 from ui.pages.cache.view import render_details, render_node_list, render_tier_cards, render_totals
 
@@ -26,15 +27,18 @@ def cache():
 
 
 @pytest.fixture
-def page(app, backend):
-    """The page over a filled cache, and a function that acts as a click does."""
+def page(backend):
+    """The part over a filled cache, and a function that acts as a click does."""
     backend.cache.fill()
+    cache = Cache(backend)
+    with gr.Blocks(), gr.Tab() as tab:
+        cache.build(tab)
 
     def act(action, key="", more="", selection=None):
         event = SimpleNamespace(_data={"act": action, "id": key, "more": more})
-        return app.cache.act(selection or Selection(), event)
+        return cache.act(selection or Selection(), event)
 
-    return SimpleNamespace(backend=backend, cache=app.cache, act=act)
+    return SimpleNamespace(backend=backend, cache=cache, act=act)
 
 
 def message(page, update):

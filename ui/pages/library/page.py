@@ -27,10 +27,10 @@ _SERIAL: dict[str, Any] = {"concurrency_id": "library list", "concurrency_limit"
 class Library:
     """The page; each session's `View` of the table is kept in its State `view`."""
 
-    def __init__(self, backend: Backend, sidebar: DocumentSidebar, cache: Cache) -> None:
+    def __init__(self, backend: Backend, sidebar: DocumentSidebar) -> None:
         self._backend = backend
         self._sidebar = sidebar
-        self._cache = cache
+        self._cache = Cache(backend)
 
     def build(self, tab: gr.Tab) -> None:
         with gr.Column(elem_classes="kv-page"), gr.Tabs(elem_id="library-parts"):
