@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from engine.builder import ModelConfig
+from engine.builder import SPAN_SCORER, ModelConfig
 from engine.errors import KVScopeError
 from engine.generation.span_scorer import SPAN_SCORER_FILE, SpanScorer
 from engine.model.decoder import Decoder
@@ -29,7 +29,7 @@ from engine.model.loading.resolve import resolve
 from engine.prompt.template import PromptTemplate
 from engine.scoring.trained_selector import SELECTOR_FILE
 from store.data_folder import default_data_folder
-from training import reader, selector, span_scorer
+from training import questions, reader, selector, span_scorer
 from training.data.cloze import add_cloze_questions
 from training.data.corpus import BadCorpus, Corpus, read_corpora
 from training.data.documents.generate import write_documents
@@ -81,7 +81,7 @@ def _run_reader(arguments: argparse.Namespace) -> None:
             full_prefill_fraction=arguments.full_prefill_fraction,
             split_fraction=arguments.split_fraction,
         ),
-        training=TrainingConfig(steps=arguments.steps, learning_rate=arguments.lr),
+        training=TrainingConfig(arguments.steps, arguments.lr, batch_size=arguments.batch_size),
         seed=arguments.seed,
         eval_examples=arguments.eval_examples,
     )
@@ -133,20 +133,42 @@ def _run_selector(arguments: argparse.Namespace) -> None:
 
 
 def _run_span_scorer(arguments: argparse.Namespace) -> None:
-    training = replace(span_scorer.SpanScorerConfig.training, steps=arguments.steps, learning_rate=arguments.lr)
+    training = replace(
+        span_scorer.SpanScorerConfig.training,
+        steps=arguments.steps,
+        batch_size=arguments.batch_size,
+        learning_rate=arguments.lr,
+    )
     config = span_scorer.SpanScorerConfig(seed=arguments.seed, eval_examples=arguments.eval_examples, training=training)
     corpora = _read_corpora(arguments)
-    dtype = select_dtype("cpu", arguments.dtype)[1]
-    autocast = partial(torch.autocast, "cpu", dtype, enabled=dtype is not torch.float32)
-    minilm = load_minilm(torch.float32)
-    scorer = SpanScorer(*minilm)
+    device, dtype, _ = select_dtype(arguments.device, arguments.dtype)
+    autocast = partial(torch.autocast, device.type, dtype, enabled=dtype is not torch.float32)
+    scorer = SpanScorer(*load_minilm(torch.float32))
     if arguments.init_from:
         span_scorer.load_mean(scorer, arguments.init_from)
+    scorer.to(device)
     prompt = PromptTemplate(_load_decoder(arguments).tokenizer)
     report = span_scorer.train_span_scorer(scorer, prompt, corpora, arguments.out, config, _ProgressPrinter(), autocast)
     print(f"Right outcome: {report['right']:.3f} of {report['questions']} questions")
     print(f"Use it with: python app.py --span-scorer {arguments.out}")
     _publish(arguments, (SPAN_SCORER_FILE,), span_scorer.selection_metric)
+
+
+def _run_questions(arguments: argparse.Namespace) -> None:
+    defaults = questions.QuestionConfig.training
+    config = questions.QuestionConfig(
+        training=replace(defaults, steps=arguments.steps, batch_size=arguments.batch_size, learning_rate=arguments.lr),
+        samples=arguments.samples,
+        paragraphs=arguments.paragraphs,
+        seed=arguments.seed,
+    )
+    weighted = map(_split_weight, arguments.data)
+    corpora = [replace(corpus, weight=weight or 1.0) for path, weight in weighted for corpus in read_corpora(path)]
+    decoder = _load_decoder(arguments)
+    scorer = SpanScorer.load(arguments.span_scorer, *load_minilm(torch.float32)).to(decoder.device)
+    counts = questions.write_questions(decoder, scorer, corpora, arguments.out, config, _ProgressPrinter())
+    print(", ".join(f"{number} {name}" for name, number in counts.items()))
+    print(f"Train with it: python -m training span-scorer {arguments.out} --out FOLDER")
 
 
 def _run_linked_pages(arguments: argparse.Namespace) -> None:
@@ -242,9 +264,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m training", description=__doc__, formatter_class=HELP_FORMATTER)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     tokens = "maximum context tokens of an example"
+    batch_size = "examples per step, with {} each; more than one pay on a GPU"
 
     add = _add_command(commands, "reader", _run_reader, reader.__doc__, reader.ReaderConfig.eval_examples)
-    add("--steps", type=int, default=TrainingConfig.steps, help="one example each, with up to 16 questions")
+    add("--steps", type=int, default=TrainingConfig.steps)
+    add("--batch-size", type=int, default=TrainingConfig.batch_size, help=batch_size.format("up to 16 questions"))
     add("--tokens", type=int, default=DataMix.max_tokens, help=tokens)
     fraction = "fraction of the examples that are prefilled in full"
     add("--full-prefill-fraction", type=float, default=DataMix.full_prefill_fraction, help=fraction)
@@ -270,10 +294,20 @@ def _parser() -> argparse.ArgumentParser:
 
     defaults = span_scorer.SpanScorerConfig
     add = _add_command(commands, "span-scorer", _run_span_scorer, span_scorer.__doc__, defaults.eval_examples)
-    add("--steps", type=int, default=defaults.training.steps, help="one example each, with up to 12 questions")
+    add("--steps", type=int, default=defaults.training.steps)
+    add("--batch-size", type=int, default=TrainingConfig.batch_size, help=batch_size.format("up to 12 questions"))
     add("--lr", type=float, default=defaults.training.learning_rate, help="learning rate")
     init_from = "finished span scorers to start from: their mean; with --steps 0 it is only evaluated and written"
     add("--init-from", type=Path, nargs="+", metavar="FOLDER", help=init_from)
+
+    add = _add_command(commands, "questions", _run_questions, questions.__doc__, 0)
+    add("--steps", type=int, default=questions.QuestionConfig.training.steps, help="of training the writer")
+    batch = batch_size.format(f"up to {questions.QuestionConfig.questions_per_example} questions")
+    add("--batch-size", type=int, default=questions.QuestionConfig.training.batch_size, help=batch)
+    add("--lr", type=float, default=TrainingConfig.learning_rate, help="learning rate")
+    add("--samples", type=int, default=questions.QuestionConfig.samples, help="questions drawn per paragraph")
+    add("--paragraphs", type=int, default=questions.QuestionConfig.paragraphs, help="to write about, at most")
+    add("--span-scorer", type=Path, default=SPAN_SCORER, metavar="FOLDER", help="that checks the questions")
 
     documents = "Write invented documents with questions, as data for the other commands."
     count = "documents; of those in two versions, each counts"

@@ -37,7 +37,10 @@ STORED_KEYS = {
 }
 
 
-ADDED_FIELDS = ("split_fraction",)  # stored only if they differ from the default: checkpoints made before stay valid
+ADDED_FIELDS = (
+    "batch_size",
+    "split_fraction",
+)  # stored only if they differ from the default: checkpoints made before stay valid
 
 
 class BadCheckpoint(KVScopeError):

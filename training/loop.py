@@ -1,17 +1,18 @@
 """What all training runs share: configuration, examples, and the loop, which can be interrupted and resumed.
 
-AdamW with linear warm-up and cosine decay to zero, one example per step.
+AdamW with linear warm-up and cosine decay to zero.
 """
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from engine.prompt.template import PromptTemplate
 from training.checkpoint import BadCheckpoint, load_checkpoint, save_checkpoint, to_json
@@ -22,6 +23,9 @@ from training.lora import LoraAdapter
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # AdamW's state of one parameter
 WEIGHT_PREFIX = "weight:"  # of trained weights in a checkpoint, to tell them from the optimizer's tensors
 LOSS_EMA_WEIGHT = 0.03  # of the newest step in the displayed loss
+LOADERS = 2  # processes that draw and tokenize examples while a GPU trains
+Batch = TypeVar("Batch")
+Example = TypeVar("Example", covariant=True)
 Progress = Callable[[str, int, int, float], None]  # stage, steps done, steps in total, loss in nats per token (or 0)
 
 
@@ -61,11 +65,12 @@ def prepare_run(
 class TrainingConfig:
     """How long and how fast to train."""
 
-    steps: int = 1200  # one example each
+    steps: int = 1200
     learning_rate: float = 1e-3  # maximum, after the warm-up
     warmup_steps: int = 40
     checkpoint_steps: int = 50  # between two checkpoints
     max_grad_norm: float = 1.0  # gradients are clipped to it
+    batch_size: int = 1  # examples per step
 
     def learning_rate_at(self, step: int) -> float:
         if step < self.warmup_steps:
@@ -74,18 +79,36 @@ class TrainingConfig:
         return self.learning_rate * 0.5 * (1 + math.cos(math.pi * progress))
 
 
+class ExampleSequence(Protocol[Example]):
+    """An endless sequence of examples, drawn by their index."""
+
+    def __getitem__(self, index: int, /) -> Example: ...
+
+
+def batches_from(
+    first_step: int, examples: ExampleSequence[Example], config: TrainingConfig, device: torch.device
+) -> Iterable[list[Example]]:
+    """Return the examples of each step from `first_step` on; for a GPU, other processes draw them in advance."""
+    size = config.batch_size
+    indices = range(first_step * size, config.steps * size)
+    loaders = 0 if device.type == "cpu" else LOADERS
+    return DataLoader(examples, size, sampler=indices, num_workers=loaders, collate_fn=list)  # type: ignore[arg-type]
+
+
 def train(
     trained: LoraAdapter | nn.Module,
-    loss_of: Callable[[int], Tensor],
+    loss_of: Callable[[Batch], Tensor],
     config: TrainingConfig,
     folder: Path,
     settings: dict[str, Any],
     progress: Progress,
+    batches: Callable[[int], Iterable[Batch]],
 ) -> float:
     """Train for `config.steps`, resuming from the last checkpoint in `folder`; return the seconds spent in all runs.
 
-    `settings` describe the shape of what is trained and its examples, as JSON. Raises BadCheckpoint if the checkpoint
-    cannot be read or was made with other settings or another `config`.
+    `batches` returns what `loss_of` takes, from a step on. `settings` describe the shape of what is trained and its
+    examples, as JSON. Raises BadCheckpoint if the checkpoint cannot be read or was made with other settings or another
+    `config`.
     """
     parameters = {name: weight for name, weight in trained.named_parameters() if weight.requires_grad}
     names = list(parameters)
@@ -104,10 +127,10 @@ def train(
     start = time.monotonic() - state["seconds"]
     torch.set_flush_denormal(True)  # tiny gradients make a CPU several times slower
     try:
-        for step in range(state["lesson"], config.steps):
+        for step, batch in zip(range(state["lesson"], config.steps), batches(state["lesson"]), strict=False):
             for group in optimizer.param_groups:
                 group["lr"] = config.learning_rate_at(step)
-            loss = loss_of(step)
+            loss = loss_of(batch)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(parameters.values(), config.max_grad_norm)
             optimizer.step()

@@ -17,6 +17,7 @@ from engine.model.loading.lora import LORA_CONFIG_FILE, LORA_WEIGHTS_FILE
 try:
     from peft import LoraConfig, get_peft_model_state_dict, inject_adapter_in_model, set_peft_model_state_dict
     from peft.helpers import disable_input_dtype_casting
+    from peft.tuners.lora import LoraLayer
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"Training needs {error.name}: pip install -r requirements-dev.txt") from error
 
@@ -79,6 +80,12 @@ class LoraAdapter:
         tensors = {f"{NAME_PREFIX}{name}": w.to(torch.bfloat16).cpu() for name, w in self.state_dict().items()}
         save_file(tensors, folder / LORA_WEIGHTS_FILE, metadata={"format": "pt"})
         self.config.to_peft(inference_mode=True).save_pretrained(str(folder))
+
+    def merge(self) -> None:
+        """Add the updates to the decoder's weights, to decode faster. The adapter cannot be trained or saved then."""
+        for module in self._decoder.model.modules():
+            if isinstance(module, LoraLayer):
+                module.merge()
 
     @contextmanager
     def autocast(self) -> Iterator[None]:

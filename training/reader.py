@@ -24,8 +24,8 @@ from engine.prompt.template import PromptTemplate
 from training.checkpoint import to_json
 from training.data.corpus import Corpus
 from training.data.examples import TrainingExamples, check_context_length
-from training.data.packed import answer_logits, answer_loss
-from training.loop import Progress, RunConfig, TrainingConfig, prepare_run, train
+from training.data.packed import PackedExample, answer_logits, answer_loss
+from training.loop import Progress, RunConfig, TrainingConfig, batches_from, prepare_run, train
 from training.lora import LoraAdapter, LoraAdapterConfig
 from training.publish import REPORT_FILE, write_report
 
@@ -64,12 +64,14 @@ def train_reader(
         adapter.load(init_from)
         origin = _describe_adapter(init_from)
 
-    def loss_of(step: int) -> Tensor:
+    def loss_of(batch: list[PackedExample]) -> Tensor:
         with adapter.autocast():
-            return answer_loss(decoder, examples[step])
+            return answer_loss(decoder, *batch)
 
     data = [eval_set, config.seed, to_json(config.mix), origin]
-    seconds = train(adapter, loss_of, config.training, out, {**to_json(config.lora), "data": data}, progress)
+    settings = {**to_json(config.lora), "data": data}
+    batches = partial(batches_from, examples=examples, config=config.training, device=decoder.device)
+    seconds = train(adapter, loss_of, config.training, out, settings, progress, batches)
     results = {
         "started_from": origin,
         "training_minutes": round(seconds / 60, 1),

@@ -7,6 +7,7 @@ head learns them by cross-entropy within a minute, because the encoder's vectors
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -81,7 +82,7 @@ def train_selector(
     steps = config.epochs * len(encoded)
     training = TrainingConfig(steps, config.learning_rate, checkpoint_steps=CHECKPOINT_STEPS)
     settings = {**to_json(config.head), "data": data}
-    train(head, make_loss(head, encoded, config.seed), training, out, settings, progress)
+    train(head, make_loss(head, encoded, config.seed), training, out, settings, progress, batches=count)
     selector = TokenSelector(encoder, head)
     selector.save(out)
     eval_dataset = build_targets(decoder, eval_examples, config.eval_examples, None, data, progress)

@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,14 +19,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.generation.span_scorer import SpanScorer, Window, normalize
+from engine.generation.span_scorer import SpanScorer, Window
+from engine.lru import LRUCache
 from engine.model.encoder import PACKAGE
 from engine.prompt.template import NO_ANSWER, PromptTemplate
 from engine.text import split_sentences
 from training.checkpoint import to_json
 from training.data.corpus import Corpus
 from training.data.examples import DataMix, TrainingExamples
-from training.loop import Progress, RunConfig, TrainingConfig, prepare_run, train
+from training.loop import Progress, RunConfig, TrainingConfig, batches_from, prepare_run, train
 from training.publish import write_report
 
 CROPPED_PIECES = (96, 128, 192)  # of a window during training, which spares time
@@ -33,6 +35,7 @@ CROPPED_FRACTION = 0.85  # of the windows; the others are read whole
 MAX_OTHER_PASSAGES = 2  # read with a question, beside those that hold its answer
 VERDICT = re.compile(r"(?:Yes|No|Ja|Nein): ")  # before the supporting sentence
 REMOVED_FRACTION = 0.2  # of the answered questions, without the sentences and rows that hold the answer
+MAX_ENCODED = 4096  # texts whose pieces are kept
 Place = tuple[int, int, int]  # window, first and last piece of an answer there
 
 
@@ -64,42 +67,72 @@ def train_span_scorer(
     # A run may be resumed with another number of evaluation examples, which is stored as "lessons".
     data = [{**eval_set, "lessons": None}, config.seed, to_json(config.mix)]
     scorer.requires_grad_(True).encoder.embeddings.requires_grad_(False)
-    scorer.encoder.set_attn_implementation("eager")  # the backward pass of SDPA takes half of a step on a CPU
-    encode = cache(scorer.tokenizer.encode)
+    if scorer.device.type == "cpu":
+        scorer.encoder.set_attn_implementation("eager")  # the backward pass of SDPA takes half of a step on a CPU
 
-    def loss_of(step: int) -> Tensor:
-        texts, pairs = examples.texts(step)
-        rng = Random(f"{config.seed} {step}")
-        rows: list[tuple[Sequence[int], Window]] = []
-        questions: list[tuple[slice, list[Place]]] = []
-        for question, answer in pairs:
-            ids = scorer.encode_question(question)
-            windows = scorer.windows(ids, map(encode, texts))
-            places = [] if answer == NO_ANSWER else find_places(windows, texts, answer)
-            if not places and answer != NO_ANSWER:
-                continue  # not verbatim
-            drawn = _draw_windows(len(windows), places, rng)
-            if places and rng.random() < REMOVED_FRACTION:  # what is left is the hardest text without an answer
-                shorter = [remove_answer(texts[windows[index].passage], answer) for index in drawn]
-                windows = scorer.windows(ids, map(encode, shorter))
-                places, drawn = [], list(range(min(len(drawn), len(windows))))
-            first_row, kept_places = len(rows), list[Place]()
-            for index in drawn:
-                window, pieces = _crop(windows[index], [place[1:] for place in places if place[0] == index], rng)
-                kept_places += [(len(rows) - first_row, start, end) for start, end in pieces]
-                rows.append((ids, window))
-            questions.append((slice(first_row, len(rows)), kept_places))
-        if not rows:
+    def loss_of(batch: list[list[WindowedQuestion]]) -> Tensor:
+        questions = [question for example in batch for question in example]
+        pairs = [(each.ids, window) for each in questions for window in each.windows]
+        if not pairs:
             return torch.zeros((), requires_grad=True)
         with autocast():
-            starts, ends = scorer(rows)
-        return torch.stack([_loss(starts[part], ends[part], places) for part, places in questions]).mean()
+            starts, ends = scorer(pairs)
+        return _losses(starts, ends, [(len(each.windows), each.places) for each in questions]).mean()
 
-    seconds = train(scorer, loss_of, config.training, out, {"data": data}, progress)
+    batches = partial(
+        batches_from,
+        examples=WindowedExamples(examples, scorer, config.seed),
+        config=config.training,
+        device=scorer.device,
+    )
+    seconds = train(scorer, loss_of, config.training, out, {"data": data}, progress, batches)
     scorer.requires_grad_(False).save(out)
     correct = evaluate(scorer, eval_examples, config.eval_examples, progress)
     results = {"seconds": seconds, "questions": len(correct), "right": sum(correct) / max(1, len(correct))}
     return write_report(out, PACKAGE, config, eval_set, results)
+
+
+@dataclass(frozen=True)
+class WindowedQuestion:
+    """A question's ids, the windows it is read with, and where its answer is in them; nowhere, if there is none."""
+
+    ids: tuple[int, ...]
+    windows: list[Window]
+    places: list[Place]
+
+
+class WindowedExamples:
+    """The questions of each training example that have no answer, or a verbatim one, and windows to read them with."""
+
+    def __init__(self, examples: TrainingExamples, scorer: SpanScorer, seed: int) -> None:
+        self._examples = examples
+        self._seed = seed
+        self._encode = LRUCache(scorer.tokenizer.encode, MAX_ENCODED)
+        self._encode_question = scorer.encode_question
+        self._windows = scorer.windows
+
+    def __getitem__(self, index: int) -> list[WindowedQuestion]:
+        texts, pairs = self._examples.texts(index)
+        rng = Random(f"{self._seed} {index}")
+        return [each for pair in pairs if (each := self._draw(texts, *pair, rng)) is not None]
+
+    def _draw(self, texts: Sequence[str], question: str, answer: str, rng: Random) -> WindowedQuestion | None:
+        ids = self._encode_question(question)
+        windows = self._windows(ids, map(self._encode, texts))
+        places = [] if answer == NO_ANSWER else find_places(windows, texts, answer)
+        if not places and answer != NO_ANSWER:
+            return None  # not verbatim
+        drawn = _draw_windows(len(windows), places, rng)
+        if places and rng.random() < REMOVED_FRACTION:  # what is left is the hardest text without an answer
+            shorter = [remove_answer(texts[windows[index].passage], answer) for index in drawn]
+            windows = self._windows(ids, map(self._encode, shorter))
+            places, drawn = [], list(range(min(len(drawn), len(windows))))
+        kept, kept_places = list[Window](), list[Place]()
+        for index in drawn:
+            window, pieces = _crop(windows[index], [place[1:] for place in places if place[0] == index], rng)
+            kept_places += [(len(kept), start, end) for start, end in pieces]
+            kept.append(window)
+        return WindowedQuestion(ids, kept, kept_places)
 
 
 def load_mean(scorer: SpanScorer, folders: Sequence[Path]) -> None:
@@ -116,12 +149,38 @@ def load_mean(scorer: SpanScorer, folders: Sequence[Path]) -> None:
     scorer.load_state_dict({name: weight / len(folders) for name, weight in total.items()}, strict=False)
 
 
-def _loss(starts: Tensor, ends: Tensor, places: Sequence[Place]) -> Tensor:
-    """Return the negative log-likelihood of the answer to a question, in nats; without places, of no answer."""
-    (starts, no_start), (ends, no_end) = normalize(starts), normalize(ends)
-    if not places:
-        return -(no_start + no_end)
-    return -torch.stack([starts[window, start] + ends[window, end] for window, start, end in places]).logsumexp(0)
+def _losses(starts: Tensor, ends: Tensor, questions: Sequence[tuple[int, Sequence[Place]]]) -> Tensor:
+    """Return the negative log-likelihood of the answers [questions], in nats; without places, of no answer.
+
+    starts, ends  logits [windows, pieces] of the windows of one question after the other
+    questions     number of windows of each, and the places of its answer
+    """
+    first_windows = [0, *accumulate(count for count, _ in questions)]
+    windows = [range(first, first + count) for first, (count, _) in zip(first_windows, questions, strict=False)]
+    outcomes = [  # what all windows can say, and no answer, whose logit is 0
+        torch.cat((_gather_rows(logits.logsumexp(1), windows), logits.new_zeros(len(questions), 1)), 1).logsumexp(1)
+        for logits in (starts, ends)
+    ]
+    places = [
+        (first + window, start, end)
+        for first, (_, of_question) in zip(first_windows, questions, strict=False)
+        for window, start, end in of_question
+    ]
+    row, start, end = torch.tensor(places, dtype=torch.long, device=starts.device).view(-1, 3).T
+    answers = torch.cat((starts[row, start] + ends[row, end], starts.new_zeros(1)))  # the last one is no answer
+    first_places = [0, *accumulate(len(of_question) for _, of_question in questions)]
+    answers_of = [
+        range(first, first + len(of_question)) if of_question else range(len(places), len(places) + 1)
+        for first, (_, of_question) in zip(first_places, questions, strict=False)
+    ]
+    return outcomes[0] + outcomes[1] - _gather_rows(answers, answers_of).logsumexp(1)
+
+
+def _gather_rows(values: Tensor, rows: Sequence[range]) -> Tensor:
+    """Return rows of values [N], padded with -inf."""
+    width = max(map(len, rows))
+    index = torch.tensor([[*row, *[len(values)] * (width - len(row))] for row in rows], device=values.device)
+    return torch.cat((values, values.new_full((1,), -torch.inf)))[index]
 
 
 def _draw_windows(count: int, places: Sequence[Place], rng: Random) -> list[int]:
@@ -169,6 +228,25 @@ def find_places(windows: Sequence[Window], texts: Sequence[str], answer: str) ->
             if pieces and window.spans[pieces[-1]][1] >= match.end():  # not cut off by the window's end
                 places.append((index, pieces[0], pieces[-1]))
     return places
+
+
+@torch.inference_mode()
+def answer_probabilities(scorer: SpanScorer, questions: Sequence[tuple[str, str, str]]) -> list[float]:
+    """Return for each text, question and answer the probability that this is the answer, among all spans of the text.
+
+    It is the geometric mean of those of its start and its end; 0 where the text does not contain it.
+    """
+    ids = [scorer.encode_question(question) for _, question, _ in questions]
+    encode = LRUCache(scorer.tokenizer.encode, MAX_ENCODED)
+    windows = [scorer.windows(each, [encode(text)]) for each, (text, _, _) in zip(ids, questions, strict=True)]
+    pairs = [(each, window) for each, of_text in zip(ids, windows, strict=True) for window in of_text]
+    if not pairs:
+        return [0.0] * len(questions)
+    places = [find_places(each, [text], answer) for each, (text, _, answer) in zip(windows, questions, strict=True)]
+    starts, ends = scorer(pairs)
+    losses = _losses(starts, ends, [(len(each), of) for each, of in zip(windows, places, strict=True)])
+    probabilities = (-0.5 * losses).exp().tolist()
+    return [each if of else 0.0 for each, of in zip(probabilities, places, strict=True)]
 
 
 def evaluate(scorer: SpanScorer, examples: TrainingExamples, count: int, progress: Progress) -> list[bool]:

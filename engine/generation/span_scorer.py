@@ -37,7 +37,8 @@ MAX_SPAN_PIECES = 400  # a list or the steps of a procedure can be long
 MIN_PROBABILITY = 1e-12  # lower ones are clipped
 SCALE = ":scale"  # after the name of a matrix in the file, [rows, 1]
 MIN_SCALE = 1e-12
-BATCH_PAIRS = 8  # per forward pass; bounds its memory
+BATCH_PAIRS = 8  # per forward pass on a CPU; bounds its memory
+GPU_BATCH_PAIRS = 512  # of training
 
 
 @dataclass(frozen=True)
@@ -184,6 +185,10 @@ class SpanScorer(nn.Module):
         return {name: weight for name, weight in self.named_parameters() if ".embeddings." not in name}
 
     @property
+    def device(self) -> torch.device:
+        return self.outputs.weight.device
+
+    @property
     def num_parameters(self) -> int:
         return sum(weight.numel() for weight in self.parameters())
 
@@ -211,10 +216,11 @@ class SpanScorer(nn.Module):
         """
         rows = [torch.empty(0, 2)] * len(pairs)
         by_length = sorted(range(len(pairs)), key=lambda index: len(pairs[index][0]) + len(pairs[index][1].ids))
-        for start in range(0, len(pairs), BATCH_PAIRS):
+        size = BATCH_PAIRS if self.device.type == "cpu" else GPU_BATCH_PAIRS
+        for start in range(0, len(pairs), size):
             if cancel is not None and cancel.is_set():
                 raise Cancelled
-            batch = by_length[start : start + BATCH_PAIRS]
+            batch = by_length[start : start + size]
             for index, logits in zip(batch, self._batch_logits([pairs[index] for index in batch]), strict=True):
                 rows[index] = logits
         starts, ends = pad_sequence(rows, batch_first=True, padding_value=-torch.inf).unbind(-1)
@@ -227,13 +233,13 @@ class SpanScorer(nn.Module):
         types = [(torch.arange(len(row)) >= offset).long() for row, offset in zip(ids, offsets, strict=True)]
         if self._kernel is None:
             attention: dict[str, Any] = {
-                "attention_mask": pad_sequence([torch.ones_like(row) for row in ids], batch_first=True)
+                "attention_mask": pad_sequence([torch.ones_like(row) for row in ids], batch_first=True).to(self.device)
             }
         else:
             attention = {"kernel": self._kernel, "lengths": [len(row) for row in ids]}
         hidden = self.encoder(
-            input_ids=pad_sequence(ids, batch_first=True, padding_value=self._pad),
-            token_type_ids=pad_sequence(types, batch_first=True),
+            input_ids=pad_sequence(ids, batch_first=True, padding_value=self._pad).to(self.device),
+            token_type_ids=pad_sequence(types, batch_first=True).to(self.device),
             **attention,
         ).last_hidden_state
         logits = self.outputs(hidden).float()
@@ -246,7 +252,7 @@ class SpanScorer(nn.Module):
         windows = self.windows(question_ids, map(self.tokenizer.encode, texts))
         if not windows:
             return SpanScores((), torch.empty(0, 0), torch.empty(0, 0), 1.0)
-        starts, ends = self([(question_ids, window) for window in windows], cancel)
+        starts, ends = (part.cpu() for part in self([(question_ids, window) for window in windows], cancel))
         (starts, no_start), (ends, no_end) = normalize(starts), normalize(ends)
         return SpanScores(tuple(windows), starts, ends, math.exp(0.5 * float(no_start + no_end)))
 

@@ -6,6 +6,7 @@ is optional. A question without answers cannot be answered from the document. Wi
 """
 
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ class Paragraph:
     questions: tuple[tuple[str, str], ...] = ()
     unanswerable: tuple[str, ...] = ()
     others: tuple[str, ...] = ()  # further passages that its questions need
+    heading: str = ""  # the last one above it, in a text or Markdown file
 
     @property
     def passages(self) -> tuple[str, ...]:
@@ -66,13 +68,22 @@ def _read_file(file: Path) -> Corpus:
     except (OSError, UnicodeDecodeError) as error:
         raise BadCorpus(f"{file} cannot be read: {error}.") from error
     if file.suffix in TEXT_SUFFIXES:
-        paragraphs = [Paragraph(line.strip()) for line in lines if len(line.strip()) >= MIN_PARAGRAPH_LENGTH]
+        paragraphs = list(_paragraphs(lines))
     else:
         rows = [_parse_row(line, f"{file} line {number}") for number, line in enumerate(lines, 1) if line.strip()]
         paragraphs = [paragraph for paragraph in rows if paragraph.text]
     if not paragraphs:
         raise BadCorpus(f"{file} has no paragraphs.")
     return Corpus(file.stem, tuple(paragraphs))
+
+
+def _paragraphs(lines: Iterable[str]) -> Iterator[Paragraph]:
+    heading = ""
+    for line in map(str.strip, lines):
+        if line.startswith("#"):
+            heading = line.lstrip("# ")
+        elif len(line) >= MIN_PARAGRAPH_LENGTH:
+            yield Paragraph(line, heading=heading)
 
 
 def _parse_row(line: str, location: str) -> Paragraph:

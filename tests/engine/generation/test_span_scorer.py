@@ -26,6 +26,7 @@ from engine.generation.span_scorer import (
     SpanScores,
     Window,
     char_log_odds,
+    normalize,
 )
 from engine.prompt.template import NO_ANSWER, PromptTemplate
 from tests.support import tiny
@@ -70,6 +71,20 @@ def certain(text, *parts, passage=0, probability=0.9):
         inside = [i for i, (start, end) in enumerate(words) if start < at + len(part) and end > at]
         starts[0, inside[0]] = ends[0, inside[-1]] = probability / len(parts)
     return SpanScores((window,), starts.log(), ends.log(), 1 - probability)
+
+
+def test_the_loss_is_that_of_each_question_by_itself():
+    generator = torch.Generator().manual_seed(3)
+    starts, ends = torch.randn(2, 6, 9, generator=generator)
+    starts[3, 5:] = ends[3, 5:] = -torch.inf
+    questions = [(2, [(0, 1, 3), (1, 2, 2)]), (3, []), (1, [(0, 0, 8)])]
+    losses, first = span_training._losses(starts, ends, questions), 0
+    for loss, (count, places) in zip(losses, questions, strict=True):
+        own = slice(first, first + count)
+        (start, no_start), (end, no_end) = normalize(starts[own]), normalize(ends[own])
+        likelihoods = [start[window, at] + end[window, to] for window, at, to in places] or [no_start + no_end]
+        assert_close(loss, -torch.stack(likelihoods).logsumexp(0))
+        first += count
 
 
 def train(out, scorer=None, config=CONFIG, corpora=BOATS, progress=ignore):

@@ -10,6 +10,7 @@ from engine.model.kv_buffer import RowPass
 from engine.types import ChunkKV
 from tests.support import tiny
 from tests.support.tolerance import REORDERED
+from training.data import packed
 from training.data.packed import PackedExample, answer_logits, answer_loss
 
 GENERATOR = torch.Generator().manual_seed(2)
@@ -84,6 +85,26 @@ def test_questions_are_independent_of_one_another(decoder):
         for pair in QUESTIONS
     ]
     assert_close(together.detach(), torch.cat(single).detach(), **REORDERED)
+
+
+@pytest.mark.parametrize("recomputed", [(), RECOMPUTED], ids=["direct", "windows"])
+def test_one_masked_call_equals_a_call_for_each_chunk(decoder, recomputed, monkeypatch):
+    example = PackedExample(PREFIX, EXAMPLE.passages, QUESTIONS, is_independent=True, recomputed=recomputed)
+    expected, _ = answer_logits(decoder, example)
+    monkeypatch.setattr(packed, "prefers_large_calls", lambda device: True)  # as on a GPU
+    together, _ = answer_logits(decoder, example)
+    assert_close(together.detach(), expected.detach(), **REORDERED)
+
+
+def test_several_examples_in_one_pass_do_not_see_one_another(decoder):
+    others = (
+        PackedExample(PREFIX, EXAMPLE.passages, QUESTIONS, is_independent=True, recomputed=RECOMPUTED),
+        PackedExample(PREFIX, (SECOND,), QUESTIONS[:1], is_independent=False),
+    )
+    together, targets = answer_logits(decoder, EXAMPLE, *others)
+    alone = [answer_logits(decoder, each) for each in (EXAMPLE, *others)]
+    assert_close(together.detach(), torch.cat([logits for logits, _ in alone]).detach(), **REORDERED)
+    assert targets.tolist() == torch.cat([targets for _, targets in alone]).tolist()
 
 
 def test_gradients_reach_the_chunks(decoder):
