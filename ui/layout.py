@@ -14,6 +14,7 @@ from ui import gradio_api
 from ui.blocks import Blocks
 from ui.cancellation import CancelRoute
 from ui.components.document_sidebar import DocumentSidebar
+from ui.components.source_panel import build_source_panel
 from ui.events import MAX_INGESTIONS, MODEL_QUEUE, session_of
 from ui.html import join, tag
 from ui.pages.ask.page import Ask
@@ -85,6 +86,7 @@ class App:
                 self.library = Library(backend, self.documents)
                 with gr.Column(elem_id="pages-column", min_width=0), gr.Tabs(elem_id="pages") as tabs:
                     self._build_pages()
+            build_source_panel(backend, self.ask.results.thread, self.ask.results.reply, self.library.search.results)
             self._connect(tabs)
         for event in self.blocks.fns.values():
             if event.concurrency_id == MODEL_QUEUE["concurrency_id"]:
@@ -115,6 +117,8 @@ class App:
         self.lab.follow(document_list)
         self.ask.link_to_lab("expand", tabs, self.lab, "inspect", "#inspect-go")
         self.ask.link_to_lab("apply", tabs, self.lab, "compare", "#compare-run")
+        self.library.search.follow(document_list)
+        self.library.search.link_to_ask(tabs, self.ask.composer)
         self.blocks.unload(self.close_session)
 
 

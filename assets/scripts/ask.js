@@ -1,9 +1,9 @@
 // Clicks and scrolling inside the Ask page's HTML components, which Gradio renders anew with every update.
 window.kvscopeAsk = (() => {
   "use strict";
-  let opener = null; // the citation that was clicked last
+  let opener = null; // the citation, or the button of a passage, that was clicked last
   document.addEventListener("click", (event) => {
-    opener = event.target.closest?.(".kv-cite") ?? opener;
+    opener = event.target.closest?.("[data-act=select]") ?? opener;
   });
 
   const copy = (answer, button) => {
@@ -19,7 +19,7 @@ window.kvscopeAsk = (() => {
   // The citation may have been rendered anew since it was clicked.
   const findOpener = () => {
     const { id, rank } = opener.dataset;
-    const again = `.kv-cite[data-id="${CSS.escape(id)}"][data-rank="${CSS.escape(rank)}"]`;
+    const again = `[data-act=select][data-id="${CSS.escape(id)}"][data-rank="${CSS.escape(rank)}"]`;
     return opener.isConnected ? opener : document.querySelector(again);
   };
 

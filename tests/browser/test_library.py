@@ -195,6 +195,28 @@ def test_one_document_is_reindexed_then_several_selected_in_quick_succession(vis
     assert len(backend.library.reindexed) == 4 and tab.errors == []
 
 
+def test_search_shows_passages_while_typing_opens_one_and_enter_asks(visit, backend):
+    backend.stored_documents = [Document("e" * 64, "notes.pdf", 10, 4, 8, time.time())]
+    tab = visit(viewport={"width": 390, "height": 844}, has_touch=True)
+    tab.go("Library", "Search")
+    box, results = tab.page.locator("#search-question textarea"), tab.page.locator("#search-results")
+    expect(results).to_contain_text("Passages appear while you type")
+    box.press_sequentially("maintenance code")
+    expect(results.locator("li")).to_have_count(3)
+    expect(results.locator(".kv-quoted", has_text="code").first).to_be_visible()
+    assert too_wide(tab.page, "#search-page *") == [] and serious(tab.page) == []
+    opener = results.get_by_role("button", name="Read in the document").nth(1)
+    opener.click()
+    expect(tab.page.locator("#drawer aside")).to_contain_text("notes.pdf")
+    tab.page.keyboard.press("Escape")
+    expect(tab.page.locator("#drawer aside")).to_have_count(0)
+    expect(opener).to_be_focused()
+    box.press("Enter")
+    expect(tab.page.locator("#reply .kv-question")).to_contain_text("maintenance code")
+    tab.finish()
+    assert tab.errors == []
+
+
 def test_a_phone_scrolls_only_vertically(visit, backend):
     backend.stored_documents = some(3, warning="3 of 12 pages have no text; if they are scanned, they need OCR.")
     tab = open_library(visit, viewport={"width": 390, "height": 844}, has_touch=True)

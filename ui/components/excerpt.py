@@ -7,6 +7,8 @@ from store.types import Excerpt
 from ui.components.document_text import Span, render_document_text
 from ui.html import Markup, tag
 
+_SIMILARITY = "Cosine similarity of the embeddings of question and passage; 1.00 is identical."
+
 
 def render_excerpt(excerpt: Excerpt, quote: Span | None = None) -> Markup:
     """Return the surrounding text with the passage in a `mark`, the quote highlighted in it, and ellipses where cut."""
@@ -41,6 +43,21 @@ def render_passage_card(
         class_="kv-card-head",
     )
     return tag("li", head, curves, render_text(text, f"Text of passage {rank}"), footer, class_="kv-card")
+
+
+def match_badges(similarity: float | None, matched_words: bool) -> list[Markup]:
+    """Return badges that say how the search found a passage."""
+    badges = []
+    if similarity is not None:
+        badges.append(badge(f"{similarity:.2f}", _SIMILARITY, "kv-number"))
+    if matched_words:
+        badges.append(badge("words", "Also found by keyword search (BM25)."))
+    return badges
+
+
+def badge(label: str, tooltip: str, extra_class: str = "") -> Markup:
+    """Return a small label with a tooltip."""
+    return tag("span", label, class_=f"kv-badge {extra_class}".strip(), title=tooltip, tabindex=0)
 
 
 def render_text(text: str, label: str) -> Markup:

@@ -20,7 +20,7 @@ from ui.pages.ask.chat import Chat, Turn
 from ui.pages.ask.composer import Composer
 from ui.pages.ask.demonstration import DemonstrationPanel
 from ui.pages.ask.history import ChatHistory, render_chat_bar
-from ui.pages.ask.passages import build_drawer, render_passages
+from ui.pages.ask.passages import render_passages
 from ui.pages.ask.results import NO_METRICS, Results, render_error, render_preview, render_turns, render_waiting
 from ui.pages.lab.page import Lab
 
@@ -82,7 +82,6 @@ class Ask:
                 runs = gr.Plot(visible=False, show_label=False, container=False, buttons=[], elem_id="runs")
                 download = gr.DownloadButton("Download trace (JSON)", size="sm", visible="hidden", elem_id="download")
                 history = gr.HTML(elem_id="history", js_on_load=None)
-        build_drawer(self._backend, thread, reply)
         answer = gr.State(None)  # must have no change listener, or Gradio hashes all of it
         preview = self.composer.preview
         self.results = Results(

@@ -1,30 +1,22 @@
-"""Retrieved passages with recomputed tokens and quoted sentences highlighted, and the panel that a citation opens."""
+"""Retrieved passages with recomputed tokens and quoted sentences highlighted."""
 
 from collections.abc import Sequence
 from itertools import accumulate
 
-import gradio as gr
-
-from backend.interface.backend import Backend
-from backend.interface.errors import user_message
-from engine.errors import ModelNotReady
 from engine.generation.citations import quoted_spans
 from engine.request import Answer, MarkedPassage, RatioPreview, Source, TextSpan
 from ui.components.document_text import Span, highlight_quotes
-from ui.components.excerpt import find_quote, page_label, render_excerpt, render_page, render_passage_card
+from ui.components.excerpt import badge, match_badges, render_passage_card
 from ui.components.tiers import TIERS
-from ui.events import INSTANT
 from ui.format import count, percent
 from ui.html import Markup, join, tag
 
-_AS_TEXT = tag("h3", "As the model reads it")
 _TIERS = {name: (tier.noun, f"Its keys and values (KV) were {tier.source}.") for name, tier in TIERS.items()} | {
     "computed": ("computed now", "Not cached before: its keys and values (KV) were computed and stored."),
     "none": ("no cache", "This method recomputes every token and reuses nothing."),
 }
 # By whether the text was recomputed for the answer, and whether it would be at the ratio of the preview.
 _MARK_CLASSES = {(True, True): None, (True, False): "kv-dropped", (False, True): "kv-added"}
-_SIMILARITY = "Cosine similarity of the embeddings of question and passage; 1.00 is identical."
 _ORDER = (
     "The best match first, by similarity and by matching words together. In a chat, passages of the previous answer "
     "come first, in their previous order, so that their cached keys and values (KV) are exact."
@@ -115,47 +107,11 @@ def _card(source: Source, quotes: Sequence[Span], preview: MarkedPassage | None,
 
 
 def _badges(source: Source, has_tier: bool) -> Markup:
-    badges = []
-    if source.similarity is not None:
-        badges.append(_badge(f"{source.similarity:.2f}", _SIMILARITY, "kv-number"))
-    if source.matched_words:
-        badges.append(_badge("words", "Also found by keyword search (BM25)."))
+    badges = match_badges(source.similarity, source.matched_words)
     if has_tier:
         label, tooltip = _TIERS.get(source.tier, (source.tier, "The source of its keys and values (KV)."))
         if source.cache_result == "exact prefix hit":
             label = f"exact, {label}"
             tooltip += " Exact prefix hit: they were computed after the same preceding passages."
-        badges.append(_badge(label, tooltip, f"kv-tier kv-tier-{source.tier}"))
+        badges.append(badge(label, tooltip, f"kv-tier kv-tier-{source.tier}"))
     return tag("span", *badges, class_="kv-badges")
-
-
-def _badge(label: str, tooltip: str, extra_class: str = "") -> Markup:
-    return tag("span", label, class_=f"kv-badge {extra_class}".strip(), title=tooltip, tabindex=0)
-
-
-def build_drawer(backend: Backend, *answers: gr.HTML) -> None:
-    """Create the closed panel inside the open Blocks; it opens when a citation in one of `answers` is clicked."""
-
-    def show(event: gr.EventData) -> Markup:
-        chunk, rank, context = (str(event._data.get(name, "")) for name in ("id", "rank", "context"))
-        try:
-            excerpt = backend.library.excerpt(chunk)
-            quote = find_quote(excerpt, context)
-            location = tag("p", page_label(excerpt, quote), class_="kv-muted")
-            has_pages = excerpt.chunk.page and backend.has_pages(excerpt.chunk.document_id)
-            page = join(render_page(excerpt, quote), _AS_TEXT) if has_pages else None
-            return _panel(rank, excerpt.chunk.document_name, location, page, render_excerpt(excerpt, quote))
-        except Exception as error:  # noqa: BLE001  UI boundary: every error becomes a message, bugs are logged
-            title = "Not available yet" if isinstance(error, ModelNotReady) else "No longer available"
-            return _panel(rank, title, tag("p", user_message(error), class_="kv-warning"))
-
-    panel = gr.HTML(elem_id="drawer", js_on_load="kvscopeAsk.connectDrawer(element, trigger);")
-    panel.clear(lambda: "", None, panel, **INSTANT)
-    for answer in answers:
-        answer.select(show, None, panel, **INSTANT)
-
-
-def _panel(rank: str, title: str, *parts: Markup | None) -> Markup:
-    close = tag("button", "\u00d7", type="button", data_close=True, aria_label="Close", title="Close (Esc)")
-    head = tag("header", tag("span", rank, class_="kv-rank"), tag("bdi", title, class_="kv-document"), close)
-    return tag("aside", head, *parts, class_="kv-drawer", tabindex=-1, aria_label=f"Source {rank}")

@@ -1,4 +1,4 @@
-"""The Library page: adds, lists, previews, renames, re-indexes and deletes documents; the cache is its second part."""
+"""The Library page: adds, lists, previews, renames, re-indexes and deletes documents; further parts: search, cache."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,6 +15,7 @@ from ui.events import INGEST_QUEUE, INSTANT, QUIET, Update
 from ui.html import Markup, error_box, join, tag
 from ui.pages.cache.part import Cache
 from ui.pages.library import table
+from ui.pages.library.search import Search
 from ui.pages.library.table import View, filter_and_sort
 
 _REFRESH_JS = "() => kvscopePress('#cache-buttons [data-act=refresh]', 4)"  # if the cache is the open part
@@ -31,11 +32,14 @@ class Library:
         self._backend = backend
         self._sidebar = sidebar
         self._cache = Cache(backend)
+        self.search = Search(backend)
 
     def build(self, tab: gr.Tab) -> None:
         with gr.Column(elem_classes="kv-page"), gr.Tabs(elem_id="library-parts"):
             with gr.Tab("Documents", id="documents", elem_id="tab-documents") as documents_tab:
                 self._build_documents(tab, documents_tab)
+            with gr.Tab("Search", id="search", elem_id="tab-search"):
+                self.search.build()
             with gr.Tab("Cache details", id="cache", elem_id="tab-cache") as cache_tab:
                 self._cache.build(cache_tab)
         tab.select(None, None, None, js=_REFRESH_JS, **INSTANT)
