@@ -146,6 +146,7 @@ def test_hostile_answers_questions_and_names_are_text_and_no_formula_in_the_csv(
     compare.assert_clean()
 
 
+@pytest.mark.slow
 def test_on_a_phone_only_the_table_scrolls_sideways_and_the_answers_are_readable(open_page, backend):
     compare = open_page(viewport={"width": 390, "height": 844})
     compare.pick("ratios", "100 %")

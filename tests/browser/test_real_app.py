@@ -147,6 +147,7 @@ def test_cite_inspect_compare_evict_and_delete(app, visit):
     assert tab.errors == [] and tab.outside == []
 
 
+@pytest.mark.slow  # tests/store and tests/e2e kill and restart without a browser
 def test_after_a_kill_everything_is_there_and_passages_come_from_disk(app, data, visit):
     app.end(signal.SIGKILL)
     readable = [path for path in [data, *data.rglob("*")] if not path.is_symlink() and path.stat().st_mode & 0o077]

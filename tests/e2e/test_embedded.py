@@ -106,6 +106,7 @@ def test_an_inspection_finds_the_auxiliary_and_the_last_layer_alike(app):
     assert len(json.dumps(seen)) < 1_000_000
 
 
+@pytest.mark.slow
 def test_direct_reuse_fails_on_the_question_that_compare_offers_and_cacheclip_does_not(app):
     ((question, document),) = FAILING_QUESTION.items()
     backend = app.running()
