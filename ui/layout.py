@@ -114,6 +114,7 @@ class App:
         """Connect events between the pages and the sidebar."""
         document_list = self.documents.document_list
         self.ask.wire(self.blocks, document_list)
+        self.ask.link_save(self.documents.uploads, document_list)
         self.lab.follow(document_list)
         self.ask.link_to_lab("expand", tabs, self.lab, "inspect", "#inspect-go")
         self.ask.link_to_lab("apply", tabs, self.lab, "compare", "#compare-run")

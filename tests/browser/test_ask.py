@@ -78,6 +78,8 @@ def test_retrying_with_another_ratio_adds_a_row_to_the_metrics_table(visit, back
     rows = tab.page.locator("#history tbody tr")
     expect(rows).to_have_count(2)
     assert [request.recompute_ratio for request in backend.requests] == [0.2, 0.5]
+    tab.page.click("#reply >> text=Save")
+    expect(tab.page.locator("#document-list")).to_contain_text("Answer")
     asked, before = rows.nth(0).inner_text(), rows.nth(1).inner_text()
     assert "50" in asked and "734 ms" in asked.replace("\u00a0", " ")
     assert "20" in before and "386 ms" in before.replace("\u00a0", " ")

@@ -204,6 +204,15 @@ def test_retry_asks_the_last_question_again_and_keeps_the_text_in_the_box(page, 
     assert page.edit(chat)[page.composer.question] == "why?" and page.edit(Chat()) == gr.skip()
 
 
+def test_an_answer_is_saved_as_a_document(app, page, backend, chat):
+    updates = list(page.save(chat, ME))
+    (document,) = backend.documents()
+    assert document.name.endswith("why?.md") and document.name.startswith("Answer")
+    assert "why?.md" in updates[-2][app.documents.document_list]
+    assert list(page.save(Chat(), ME)) == [gr.skip()]
+    assert len(backend.documents()) == 1
+
+
 def test_an_error_keeps_the_answer_it_would_have_replaced_and_later_answers_replace_nothing(page, backend, chat):
     backend.error = QuestionTooLong("It has 5,000 words.")
     *_, ended = ask(page, "why?", chat=chat, replaces_last=True)

@@ -82,6 +82,13 @@ def test_markdown_has_every_visible_turn_with_its_sources():
     assert "*The model returned an empty answer.*" in text and "412" in text
 
 
+def test_an_answer_as_a_document_has_the_question_and_the_cited_sources():
+    text = TURN.as_document()
+    assert text.startswith("# Who owns it?\n\nAda [1].\n\nSources:\n\n- [2] b.pdf, page 3")
+    assert [source.rank for source in TURN.passages if not source.cited] == [1] and "- [1]" not in text
+    assert "Sources" not in replace(TURN, passages=()).as_document()
+
+
 def test_a_turn_that_was_stopped_before_its_first_token_says_so_and_claims_no_time():
     turn = replace(TURN, text="", stopped=True, realised=None, ttft_ms=None)
     assert "Stopped before the first token." in render_turns([turn])

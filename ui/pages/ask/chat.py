@@ -99,6 +99,12 @@ class Turn:
         ttft = "" if self.ttft_ms is None else f" · first token after {duration(self.ttft_ms)}"
         return f"{self.summary}{recomputed}{ttft}"
 
+    def as_document(self) -> str:
+        """Return the answer as a Markdown document: the question, the text and the sources it cites."""
+        sources = [_source_item(source) for source in self.passages if source.cited]
+        blocks = [f"# {_escape_line(self.question)}", _escape_block(self.text)]
+        return "\n\n".join(blocks + (["Sources:", "\n".join(sources)] if sources else [])) + "\n"
+
     @property
     def why_empty(self) -> str:
         """What is shown in place of an answer without text."""

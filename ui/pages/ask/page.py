@@ -14,7 +14,9 @@ from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from engine.request import Answer, RatioPreview, Request
 from ui.components.sample_questions import SampleQuestions, SummaryQuestions
-from ui.events import INSTANT, RUN_MODEL, SessionTasks, Update, coalesce, session_of
+from ui.components.uploads import Uploads
+from ui.events import INGEST_QUEUE, INSTANT, QUIET, RUN_MODEL, SessionTasks, Update, coalesce, session_of
+from ui.format import short
 from ui.html import Markup, error_box, fact, join, tag
 from ui.pages.ask.chat import Chat, Turn
 from ui.pages.ask.composer import Composer
@@ -122,6 +124,24 @@ class Ask:
         outputs = [inputs.question, inputs.passages, inputs.picker.documents, tabs, lab.parts]
         clicked = getattr(self.results.reply, act)(send, self.chat, outputs, **INSTANT)
         clicked.then(None, None, None, js=f"() => kvscopePress('{run_button}')", **INSTANT)
+
+    def link_save(self, uploads: Uploads, document_list: gr.HTML) -> None:
+        """Let the button `Save` below the answer add it to the documents, with its progress in `uploads`."""
+        self._uploads = uploads
+        outputs = [*uploads.progress_outputs(), document_list]
+        self.results.reply.upload(self.save, self.chat, outputs, **INGEST_QUEUE, **QUIET)
+
+    def save(self, chat: Chat, request: gr.Request) -> Iterator[Update]:
+        """Add the last answer to the documents, with its question and sources; yield its progress."""
+        turn = chat.visible_turns[-1] if chat.visible_turns else None
+        if turn is None or not turn.text:
+            yield gr.skip()
+            return
+        with tempfile.TemporaryDirectory(prefix="kvscope-") as folder:
+            path = Path(folder) / "answer.md"
+            path.write_text(turn.as_document(), encoding="utf-8")
+            files = [(path, f"Answer: {short(turn.question)}.md")]
+            yield from self._uploads.follow(lambda cancel: self._backend.ingest(files, cancel), request)
 
     def acknowledge(self, question: str, request: gr.Request) -> Update:
         """Start the session's task and show Stop before `respond`: on a small machine, prefill delays the browser."""

@@ -29,6 +29,7 @@ _BUTTONS = {
     "copy": ("Copy", "Copy the answer"),
     "retry": ("Retry", "Ask again with the current settings"),
     "edit": ("Edit", "Edit the question and replace this answer"),
+    "upload": ("Save", "Add this answer to the documents, with its sources"),
     "expand": ("Inspect", "Show attention and token selection for this question"),
     "apply": ("Compare", "Compare methods on this question"),
 }
@@ -165,7 +166,7 @@ def render_answer(answer: Answer, timing: Markup | None = None) -> Markup:
     buttons = (
         button(act, None, label, title=tooltip)
         for act, (label, tooltip) in _BUTTONS.items()
-        if text or act != "copy"  # nothing to copy
+        if text or act not in ("copy", "upload")  # there is no text to copy or to add
     )
     return _article(
         answer.request.question,
