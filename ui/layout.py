@@ -84,9 +84,11 @@ class App:
                     gr.HTML(join(brand, _OPEN if is_open else None), elem_id="brand", js_on_load=None)
                     self.documents = DocumentSidebar(backend, self.blocks)
                 self.library = Library(backend, self.documents)
-                with gr.Column(elem_id="pages-column", min_width=0), gr.Tabs(elem_id="pages") as tabs:
-                    self._build_pages()
-            build_source_panel(backend, self.ask.results.thread, self.ask.results.reply, self.library.search.results)
+                with gr.Column(elem_id="pages-column", min_width=0):
+                    with gr.Tabs(elem_id="pages") as tabs:
+                        self._build_pages()
+                    answer = self.ask.results
+                    build_source_panel(backend, answer.thread, answer.reply, self.library.search.results)
             self._connect(tabs)
         for event in self.blocks.fns.values():
             if event.concurrency_id == MODEL_QUEUE["concurrency_id"]:
