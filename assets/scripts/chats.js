@@ -60,8 +60,9 @@ window.kvscopeChats = (() => {
     return id;
   };
 
-  const download = ({ name: file, kind, text: content }) => {
+  const download = ({ name: file, kind, text, base64 }) => {
     const link = document.createElement("a");
+    const content = text ?? Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
     link.href = URL.createObjectURL(new Blob([content], { type: kind }));
     link.download = file;
     link.click();

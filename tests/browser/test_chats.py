@@ -2,6 +2,7 @@
 
 import json
 
+import docx
 import pytest
 from playwright.sync_api import expect
 
@@ -54,6 +55,13 @@ def test_a_chat_is_edited_refreshed_left_opened_renamed_exported_and_deleted(cha
     with chatting.page.expect_download() as download:
         chatting.page.click("#chatbar >> text=Export")
     assert "## Where is it repeated?" in download.value.path().read_text()
+    chatting.page.emulate_media(media="print")
+    expect(chatting.page.locator("#composer, #side, #chatbar").locator("visible=true")).to_have_count(0)
+    expect(chatting.page.locator("#thread .kv-question, #reply .kv-question").first).to_be_visible()
+    chatting.page.emulate_media(media="screen")
+    with chatting.page.expect_download() as download:
+        chatting.page.click("#chatbar >> text=Word")
+    assert "Where is it repeated?" in [each.text for each in docx.Document(download.value.path()).paragraphs]
     with chatting.page.expect_download() as download:
         chatting.page.click("#chatbar >> text=JSON")
     assert json.loads(download.value.path().read_text())["title"] == "<b>Boats</b>"

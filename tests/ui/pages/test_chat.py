@@ -1,14 +1,17 @@
 """Chats as data: validation of what browsers stored, history, and export."""
 
+import io
 import json
 import re
 from dataclasses import asdict, replace
 
+import docx
 import pytest
 
 from ui.pages.ask.chat import Chat, Turn, TurnSource
 from ui.pages.ask.history import parse_summaries, render_chat_bar
 from ui.pages.ask.results import render_turns
+from ui.pages.ask.word_export import chat_as_docx
 
 TURN = Turn(
     question="Who owns\nit?",
@@ -80,6 +83,18 @@ def test_markdown_has_every_visible_turn_with_its_sources():
     assert text.startswith("# Who owns it?\n")
     assert "## Who owns it?\n\nAda [1]." in text and "- [2] b.pdf, page 3" in text
     assert "*The model returned an empty answer.*" in text and "412" in text
+
+
+def test_a_word_document_has_every_visible_turn_with_its_sources_as_plain_text():
+    hostile = replace(TURN, question=HOSTILE, text=f"{HOSTILE}\x00\x07", replaced=False)
+    whole = replace(chat(TURN, replace(TURN, replaced=True, text="old"), hostile), title="<w:t>&amp;\x1f")
+    paragraphs = docx.Document(io.BytesIO(chat_as_docx(whole))).paragraphs
+    texts = [each.text for each in paragraphs]
+    assert (
+        texts[0] == "<w:t>&amp;\ufffd" and "Ada [1]." in texts and "[2] b.pdf, page 3" in texts and "old" not in texts
+    )
+    assert next(each.text for each in paragraphs if each.style.name == "Heading 1") == "Who owns it?"
+    assert "- two" in texts and not any("\x00" in text for text in texts)
 
 
 def test_an_answer_as_a_document_has_the_question_and_the_cited_sources():

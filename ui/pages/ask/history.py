@@ -1,6 +1,7 @@
 """The bar above the thread: restore, save, open, rename, export and delete chats, which the browser stores."""
 
 import re
+from base64 import b64encode
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -14,10 +15,12 @@ from ui.format import count, day
 from ui.html import Markup, button, join, tag
 from ui.pages.ask.chat import MAX_TURNS, Chat
 from ui.pages.ask.results import Results
+from ui.pages.ask.word_export import chat_as_docx
 
 _LOAD_JS = "() => [kvscopeChats.load()]"
 _SAVE_JS = "(sent) => [kvscopeChats.handle(sent), null]"
 _MAX_TITLE_CHARS = 120
+_DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 _STORAGE_PROBLEMS = {
     "full": "This browser's storage is full: this chat is not saved. Export it, or delete old chats in another tab; "
     "the next answer then saves the whole chat.",
@@ -77,7 +80,7 @@ class ChatHistory:
             return gr.skip()
         data = _as_dict(event._data)
         action = data.get("act")
-        if action in ("markdown", "json"):
+        if action in ("markdown", "word", "json"):
             return {self.carrier: {"file": _export(chat, action)}}
         if action == "rename":
             return self.save(replace(chat, title=str(data.get("title") or "")[:_MAX_TITLE_CHARS]))
@@ -126,6 +129,7 @@ def render_chat_bar(chat: Chat, chats: Iterable[ChatSummary] | None, problem: st
         button("new", None, "New chat", title="Start a new chat; this one stays in the list"),
         button("rename", None, "Rename"),
         button("markdown", None, "Export", title="Download this chat as Markdown"),
+        button("word", None, "Word", title="Download this chat as a Word document"),
         button("json", None, "JSON", title="Download this chat as JSON"),
         button("delete", chat.id, "Delete", title="Delete this chat from this browser"),
     )
@@ -158,6 +162,8 @@ def _chat_list(chats: Iterable[ChatSummary], current_id: str) -> Markup:
 
 def _export(chat: Chat, kind: str) -> dict[str, str]:
     name = re.sub(r"[^\w -]+", "", chat.name).strip()[:60] or "chat"
+    if kind == "word":
+        return {"name": f"{name}.docx", "kind": _DOCX, "base64": b64encode(chat_as_docx(chat)).decode()}
     if kind == "json":
         return {"name": f"{name}.json", "kind": "application/json", "text": chat.as_json()}
     return {"name": f"{name}.md", "kind": "text/markdown", "text": chat.as_markdown()}
