@@ -69,6 +69,15 @@ window.kvscopeChats = (() => {
     URL.revokeObjectURL(link.href);
   };
 
+  // Leaves the chats in the list that have the words in their name, a question or an answer.
+  const search = (list, words) => {
+    for (const button of list.querySelectorAll("button[data-id]")) {
+      const chat = read(button.dataset.id);
+      const parts = chat ? [name(chat), ...chat.turns.flatMap((turn) => [turn.question, turn.text])] : [];
+      button.closest("li").hidden = !parts.join("\n").toLowerCase().includes(words.toLowerCase());
+    }
+  };
+
   // A second click within a few seconds confirms.
   const isConfirmed = (button) => {
     if (button.dataset.confirming) return true;
@@ -124,6 +133,9 @@ window.kvscopeChats = (() => {
         const button = event.target.closest("button[data-act]");
         const action = button && actionOf(button, bar);
         if (action) trigger("click", action);
+      });
+      bar.addEventListener("input", ({ target }) => {
+        if (target.type === "search") search(bar.querySelector(".kv-chat-list"), target.value.trim());
       });
       bar.addEventListener("submit", (event) => {
         event.preventDefault();

@@ -216,7 +216,7 @@ def test_escape_closes_an_open_panel_before_it_stops_an_answer(visit, backend):
     tab.ask("Is it long?")
     tab.finish()
     tab.page.click("#chatbar [data-act=rename]")
-    tab.page.fill("#chatbar input", "dropped")
+    tab.page.fill("#chatbar form input", "dropped")
     tab.page.keyboard.press("Escape")
     expect(tab.page.locator("#chatbar form")).to_be_hidden()
     expect(tab.page.locator("#chatbar [data-act=rename]")).to_be_focused()

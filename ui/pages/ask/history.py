@@ -20,6 +20,7 @@ from ui.pages.ask.word_export import chat_as_docx
 _LOAD_JS = "() => [kvscopeChats.load()]"
 _SAVE_JS = "(sent) => [kvscopeChats.handle(sent), null]"
 _MAX_TITLE_CHARS = 120
+_SEARCH = "Search in chats"  # the browser does it: only it has them
 _DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 _STORAGE_PROBLEMS = {
     "full": "This browser's storage is full: this chat is not saved. Export it, or delete old chats in another tab; "
@@ -157,7 +158,8 @@ def _chat_list(chats: Iterable[ChatSummary], current_id: str) -> Markup:
         items.append(tag("li", button("open", chat.id, name, details, aria_current=is_current)))
     if not items:
         return tag("p", "Chats are saved in this browser only. There are none yet.", class_="kv-muted")
-    return tag("ul", *items, class_="kv-chat-list")
+    search = tag("input", type="search", placeholder=_SEARCH, aria_label=_SEARCH)
+    return tag("div", search, tag("ul", *items, class_="kv-chat-list"))
 
 
 def _export(chat: Chat, kind: str) -> dict[str, str]:
