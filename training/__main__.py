@@ -65,7 +65,7 @@ def main() -> int:
         print("\nInterrupted. Run the same command to resume from the last checkpoint.", file=sys.stderr)
         return 130
     except torch.OutOfMemoryError:
-        print("The GPU is out of memory. Pass a smaller --tokens.", file=sys.stderr)
+        print("The GPU is out of memory. Pass a smaller --batch-size, or --tokens.", file=sys.stderr)
         return 1
     except (KVScopeError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
@@ -159,6 +159,7 @@ def _run_questions(arguments: argparse.Namespace) -> None:
     config = questions.QuestionConfig(
         training=replace(defaults, steps=arguments.steps, batch_size=arguments.batch_size, learning_rate=arguments.lr),
         samples=arguments.samples,
+        batch_paragraphs=arguments.batch_paragraphs,
         paragraphs=arguments.paragraphs,
         seed=arguments.seed,
     )
@@ -264,11 +265,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m training", description=__doc__, formatter_class=HELP_FORMATTER)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     tokens = "maximum context tokens of an example"
-    batch_size = "examples per step, with {} each; more than one pay on a GPU"
+    batch_size = "examples per step; more than one pay on a GPU"
 
     add = _add_command(commands, "reader", _run_reader, reader.__doc__, reader.ReaderConfig.eval_examples)
     add("--steps", type=int, default=TrainingConfig.steps)
-    add("--batch-size", type=int, default=TrainingConfig.batch_size, help=batch_size.format("up to 16 questions"))
+    add("--batch-size", type=int, default=TrainingConfig.batch_size, help=batch_size)
     add("--tokens", type=int, default=DataMix.max_tokens, help=tokens)
     fraction = "fraction of the examples that are prefilled in full"
     add("--full-prefill-fraction", type=float, default=DataMix.full_prefill_fraction, help=fraction)
@@ -295,16 +296,17 @@ def _parser() -> argparse.ArgumentParser:
     defaults = span_scorer.SpanScorerConfig
     add = _add_command(commands, "span-scorer", _run_span_scorer, span_scorer.__doc__, defaults.eval_examples)
     add("--steps", type=int, default=defaults.training.steps)
-    add("--batch-size", type=int, default=TrainingConfig.batch_size, help=batch_size.format("up to 12 questions"))
+    add("--batch-size", type=int, default=TrainingConfig.batch_size, help=batch_size)
     add("--lr", type=float, default=defaults.training.learning_rate, help="learning rate")
     init_from = "finished span scorers to start from: their mean; with --steps 0 it is only evaluated and written"
     add("--init-from", type=Path, nargs="+", metavar="FOLDER", help=init_from)
 
-    add = _add_command(commands, "questions", _run_questions, questions.__doc__, 0)
+    add = _add_command(commands, "questions", _run_questions, questions.__doc__)
     add("--steps", type=int, default=questions.QuestionConfig.training.steps, help="of training the writer")
-    batch = batch_size.format(f"up to {questions.QuestionConfig.questions_per_example} questions")
-    add("--batch-size", type=int, default=questions.QuestionConfig.training.batch_size, help=batch)
+    add("--batch-size", type=int, default=questions.QuestionConfig.training.batch_size, help=batch_size)
     add("--lr", type=float, default=TrainingConfig.learning_rate, help="learning rate")
+    together = "written about at the same time"
+    add("--batch-paragraphs", type=int, default=questions.QuestionConfig.batch_paragraphs, help=together)
     add("--samples", type=int, default=questions.QuestionConfig.samples, help="questions drawn per paragraph")
     add("--paragraphs", type=int, default=questions.QuestionConfig.paragraphs, help="to write about, at most")
     add("--span-scorer", type=Path, default=SPAN_SCORER, metavar="FOLDER", help="that checks the questions")
@@ -328,23 +330,29 @@ def _add_generator(
 
 
 def _add_command(
-    commands: Any, name: str, run: Callable[[argparse.Namespace], None], doc: str | None, eval_examples: int
+    commands: Any, name: str, run: Callable[[argparse.Namespace], None], doc: str | None, eval_examples: int = 0
 ) -> Callable[..., argparse.Action]:
-    """Add a subcommand with the shared arguments; return its `add_argument`."""
+    """Add a subcommand with the shared arguments; return its `add_argument`.
+
+    With `eval_examples`, its result is evaluated and can be published.
+    """
     description = (doc or "").strip()
     summary = description.split("\n")[0].rstrip(".")
     parser = commands.add_parser(name, help=summary, description=description, formatter_class=HELP_FORMATTER)
     parser.set_defaults(run=run)
     add: Callable[..., argparse.Action] = parser.add_argument
     add("data", nargs="+", metavar="DATA[:WEIGHT]")
-    add("--out", type=Path, required=True, help="folder for checkpoints, result and report")
-    add("--publish-to", type=Path, metavar="FOLDER", help="copy the result there if its report is better")
+    is_evaluated = eval_examples > 0
+    out = "folder for checkpoints, result and report" if is_evaluated else "file to write"
+    add("--out", type=Path, required=True, help=out)
+    if is_evaluated:
+        add("--publish-to", type=Path, metavar="FOLDER", help="copy the result there if its report is better")
+        add("--eval-examples", type=int, default=eval_examples, help="held-out examples to evaluate with")
     add("--model", default=BUNDLED_MODEL, help="folder or name on the Hugging Face Hub")
     add("--models", type=Path, default=default_data_folder() / "models", help="where the bundled model is unpacked")
     add("--device", default="auto")
     add("--dtype", choices=["auto", "bf16", "fp32"], default="auto")
     add("--seed", type=int, default=0)
-    add("--eval-examples", type=int, default=eval_examples, help="held-out examples to evaluate with")
     return add
 
 

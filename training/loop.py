@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from multiprocessing import get_start_method
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -91,7 +92,8 @@ def batches_from(
     """Return the examples of each step from `first_step` on; for a GPU, other processes draw them in advance."""
     size = config.batch_size
     indices = range(first_step * size, config.steps * size)
-    loaders = 0 if device.type == "cpu" else LOADERS
+    uses_loaders = device.type != "cpu" and get_start_method() == "fork" and indices  # others would copy the model
+    loaders = LOADERS if uses_loaders else 0
     return DataLoader(examples, size, sampler=indices, num_workers=loaders, collate_fn=list)  # type: ignore[arg-type]
 
 

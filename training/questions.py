@@ -46,7 +46,7 @@ class QuestionConfig:
     questions_per_example: int = 6
     samples: int = 4  # questions drawn per paragraph
     paragraphs: int = 30_000  # at most
-    batch_paragraphs: int = 256  # written about at the same time
+    batch_paragraphs: int = 32  # written about at the same time; a GPU has memory for many more
     seed: int = 0
 
 
@@ -63,16 +63,18 @@ class WritingExamples:
         while True:
             (corpus,) = rng.choices(self.corpora, [corpus.weight for corpus in self.corpora])
             paragraph = rng.choice(corpus.paragraphs)
-            pairs = [pair for pair in paragraph.questions if is_usable(paragraph.text, *pair)]
+            passage = self.prompt.passage(paragraph.text)
+            seen = passage.ids[:MAX_PASSAGE_TOKENS]
+            text = paragraph.text.strip()[: passage.spans[len(seen) - 1][1]]
+            pairs = [pair for pair in paragraph.questions if is_usable(text, *pair)]
             if not pairs:
                 continue
             drawn = rng.sample(pairs, min(self.config.questions_per_example, len(pairs)))
             suffix = self.prompt.suffix_ids(REQUEST)
             encode = self.prompt.tokenizer.encode
             answers = [encode(answer + SEPARATOR + question).ids + self.prompt.end_ids for question, answer in drawn]
-            passage = self.prompt.passage(paragraph.text).ids[:MAX_PASSAGE_TOKENS]
             questions = tuple((suffix, answer) for answer in answers)
-            return PackedExample(self.prompt.prefix_ids, (passage,), questions, is_independent=False)
+            return PackedExample(self.prompt.prefix_ids, (seen,), questions, is_independent=False)
 
 
 def is_usable(text: str, question: str, answer: str) -> bool:
@@ -91,8 +93,8 @@ def write_questions(
 ) -> dict[str, int]:
     """Train the writer, and write JSON lines that the other commands read to `out`; return counts.
 
-    Checkpoints of the training are kept beside `out`, and it resumes from the last one. Raises BadCorpus if there are
-    no questions to train with or no paragraphs to write about, BadCheckpoint or CheckpointNotWritten.
+    Checkpoints of the training are kept in `out` + '.training', and it resumes from the last one. Raises BadCorpus if
+    there are no questions to train with or no paragraphs to write about, BadCheckpoint or CheckpointNotWritten.
     """
     torch.manual_seed(config.seed)
     prompt = PromptTemplate(decoder.tokenizer)
@@ -116,9 +118,12 @@ def write_questions(
         with adapter.autocast():
             return answer_loss(decoder, *batch)
 
-    settings = {"data": [{each.name: each.weight for each in with_questions}, config.seed], **to_json(config.lora)}
+    data = {each.name: [each.weight, len(each.paragraphs), each.num_questions] for each in with_questions}
+    settings = {"data": [data, config.seed, config.questions_per_example], **to_json(config.lora)}
     batches = partial(batches_from, examples=examples, config=config.training, device=decoder.device)
-    train(adapter, loss_of, config.training, out.with_suffix(""), settings, progress, batches)
+    folder = out.with_name(f"{out.name}.training")
+    folder.mkdir(parents=True, exist_ok=True)
+    train(adapter, loss_of, config.training, folder, settings, progress, batches)
     adapter.merge()
     counts = {"paragraphs": 0, "written": 0, "usable": 0, "kept": 0}
     with out.open("w", encoding="utf-8") as file:

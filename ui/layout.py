@@ -88,7 +88,7 @@ class App:
                     with gr.Tabs(elem_id="pages") as tabs:
                         self._build_pages()
                     answer = self.ask.results
-                    build_source_panel(backend, answer.thread, answer.reply, self.library.search.results)
+                    build_source_panel(backend, tabs, answer.thread, answer.reply, self.library.search.results)
             self._connect(tabs)
         for event in self.blocks.fns.values():
             if event.concurrency_id == MODEL_QUEUE["concurrency_id"]:

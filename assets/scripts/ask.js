@@ -20,7 +20,7 @@ window.kvscopeAsk = (() => {
   const findOpener = () => {
     const { id, rank } = opener.dataset;
     const again = `[data-act=select][data-id="${CSS.escape(id)}"][data-rank="${CSS.escape(rank)}"]`;
-    return opener.isConnected ? opener : document.querySelector(again);
+    return opener.isConnected ? opener : [...document.querySelectorAll(again)].find((button) => button.checkVisibility());
   };
 
   return {

@@ -71,11 +71,15 @@ window.kvscopeChats = (() => {
 
   // Leaves the chats in the list that have the words in their name, a question or an answer.
   const search = (list, words) => {
+    let shown = 0;
     for (const button of list.querySelectorAll("button[data-id]")) {
       const chat = read(button.dataset.id);
       const parts = chat ? [name(chat), ...chat.turns.flatMap((turn) => [turn.question, turn.text])] : [];
-      button.closest("li").hidden = !parts.join("\n").toLowerCase().includes(words.toLowerCase());
+      const item = button.closest("li");
+      item.hidden = !parts.join("\n").toLowerCase().includes(words.toLowerCase());
+      shown += item.hidden ? 0 : 1;
     }
+    list.parentElement.querySelector("[role=status]").textContent = shown ? "" : "No chat has these words.";
   };
 
   // A second click within a few seconds confirms.

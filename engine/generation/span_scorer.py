@@ -38,7 +38,7 @@ MIN_PROBABILITY = 1e-12  # lower ones are clipped
 SCALE = ":scale"  # after the name of a matrix in the file, [rows, 1]
 MIN_SCALE = 1e-12
 BATCH_PAIRS = 8  # per forward pass on a CPU; bounds its memory
-GPU_BATCH_PAIRS = 512  # of training
+GPU_BATCH_PAIRS = 512  # per forward pass on a GPU, where several small ones take longer
 
 
 @dataclass(frozen=True)

@@ -205,14 +205,17 @@ def test_search_shows_passages_while_typing_opens_one_and_enter_asks(visit, back
     expect(results.locator("li")).to_have_count(3)
     expect(results.locator(".kv-quoted", has_text="code").first).to_be_visible()
     assert too_wide(tab.page, "#search-page *") == [] and serious(tab.page) == []
-    opener = results.get_by_role("button", name="Read in the document").nth(1)
+    opener = results.get_by_role("button", name="Read passage 2 in")
     opener.click()
     expect(tab.page.locator("#drawer aside")).to_contain_text("notes.pdf")
     tab.page.keyboard.press("Escape")
     expect(tab.page.locator("#drawer aside")).to_have_count(0)
     expect(opener).to_be_focused()
+    opener.click()
+    expect(tab.page.locator("#drawer aside")).to_be_visible()
     box.press("Enter")
     expect(tab.page.locator("#reply .kv-question")).to_contain_text("maintenance code")
+    expect(tab.page.locator("#drawer aside")).to_have_count(0)
     tab.finish()
     assert tab.errors == []
 

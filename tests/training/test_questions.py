@@ -77,9 +77,21 @@ def test_only_questions_that_the_span_scorer_answers_alike_are_kept(tmp_path, mo
     assert json.loads(line) == {"context": f"Keld yard\n{HISTORY}", "qas": qas}
 
 
-def test_an_untrained_writer_writes_nothing_usable(tmp_path):
-    counts = write(tmp_path / "questions.jsonl", config=replace(CONFIG, samples=3))
-    assert counts["written"] == 3 and counts["kept"] == 0
+def test_paragraphs_of_different_lengths_are_continued_as_each_by_itself(monkeypatch):
+    monkeypatch.setattr(questions, "TOP_K", 1)  # greedy
+    model, texts = decoder(), [HISTORY, "A short one.", HISTORY[:150]]
+    prompt, config = PromptTemplate(model.tokenizer), replace(CONFIG, samples=1)
+    together = questions._sample(model, prompt, texts, config)
+    assert together == [each for text in texts for each in questions._sample(model, prompt, [text], config)]
+    assert len({written for (written,) in together}) == 3
+
+
+def test_an_answer_behind_what_is_read_trains_nothing(monkeypatch):
+    monkeypatch.setattr(questions, "MAX_PASSAGE_TOKENS", 30)
+    prompt = PromptTemplate(tiny.tokenizer())
+    pairs = (("When was the yard founded?", "1921"), ("How many people work there?", "forty"))
+    example = WritingExamples(prompt, [Corpus("yard", (Paragraph(HISTORY, pairs),))], CONFIG)[0]
+    assert len(example.passages[0]) == 30 and len(example.questions) == 1
 
 
 def test_text_and_questions_are_needed(tmp_path):

@@ -90,16 +90,19 @@ def test_merging_gives_the_weights_that_peft_gives(finished, tmp_path, dtype, us
         assert torch.equal(model.state_dict()[name], weight), name
 
 
-def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(tmp_path):
+@pytest.mark.parametrize("batch_size", [1, 2])
+def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(tmp_path, batch_size):
+    config = replace(CONFIG, training=replace(CONFIG.training, batch_size=batch_size))
+
     def killed(stage, done, of, loss):
         if stage == "Training" and done == 5:
             raise KeyboardInterrupt
 
-    run(tmp_path / "whole")
+    run(tmp_path / "whole", config)
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "parts", progress=killed)
+        run(tmp_path / "parts", config, progress=killed)
     reported = []
-    run(tmp_path / "parts", progress=lambda stage, done, of, loss: reported.append((stage, done)))
+    run(tmp_path / "parts", config, progress=lambda stage, done, of, loss: reported.append((stage, done)))
     assert ("Training", 5) in reported and ("Training", 4) not in reported  # resumed from the checkpoint at 4
     whole, parts = (load_file(tmp_path / name / LORA_WEIGHTS_FILE) for name in ("whole", "parts"))
     for name, weight in whole.items():

@@ -6,14 +6,16 @@ is optional. A question without answers cannot be answered from the document. Wi
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from engine.errors import KVScopeError
 
 TEXT_SUFFIXES = (".txt", ".md")
+HEADING = re.compile(r"#{1,6} +(.{1,150})")
 MIN_PARAGRAPH_LENGTH = 120  # characters, in a text or Markdown file
 
 
@@ -29,7 +31,7 @@ class Paragraph:
     questions: tuple[tuple[str, str], ...] = ()
     unanswerable: tuple[str, ...] = ()
     others: tuple[str, ...] = ()  # further passages that its questions need
-    heading: str = ""  # the last one above it, in a text or Markdown file
+    heading: str = field(default="", compare=False)  # the last one above it, in a text or Markdown file
 
     @property
     def passages(self) -> tuple[str, ...]:
@@ -80,8 +82,8 @@ def _read_file(file: Path) -> Corpus:
 def _paragraphs(lines: Iterable[str]) -> Iterator[Paragraph]:
     heading = ""
     for line in map(str.strip, lines):
-        if line.startswith("#"):
-            heading = line.lstrip("# ")
+        if match := HEADING.fullmatch(line):
+            heading = match.group(1)
         elif len(line) >= MIN_PARAGRAPH_LENGTH:
             yield Paragraph(line, heading=heading)
 

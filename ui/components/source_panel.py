@@ -12,8 +12,11 @@ from ui.html import Markup, join, tag
 _AS_TEXT = tag("h3", "As the model reads it")
 
 
-def build_source_panel(backend: Backend, *openers: gr.HTML) -> None:
-    """Create the closed panel inside the open Blocks; it opens when a citation in one of `openers` is clicked."""
+def build_source_panel(backend: Backend, tabs: gr.Tabs, *openers: gr.HTML) -> None:
+    """Create the closed panel inside the open Blocks.
+
+    It opens when a citation or a button of a passage in one of `openers` is clicked; leaving the page closes it.
+    """
 
     def show(event: gr.EventData) -> Markup:
         chunk, rank, context = (str(event._data.get(name, "")) for name in ("id", "rank", "context"))
@@ -29,7 +32,8 @@ def build_source_panel(backend: Backend, *openers: gr.HTML) -> None:
             return _panel(rank, title, tag("p", user_message(error), class_="kv-warning"))
 
     panel = gr.HTML(elem_id="drawer", js_on_load="kvscopeAsk.connectDrawer(element, trigger);")
-    panel.clear(lambda: "", None, panel, **INSTANT)
+    for left in (panel.clear, tabs.change):
+        left(lambda: "", None, panel, **INSTANT)
     for opener in openers:
         opener.select(show, None, panel, **INSTANT)
 

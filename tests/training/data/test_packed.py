@@ -96,13 +96,15 @@ def test_one_masked_call_equals_a_call_for_each_chunk(decoder, recomputed, monke
     assert_close(together.detach(), expected.detach(), **REORDERED)
 
 
-def test_several_examples_in_one_pass_do_not_see_one_another(decoder):
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_several_examples_in_one_pass_do_not_see_one_another(decoder, on_gpu, monkeypatch):
     others = (
         PackedExample(PREFIX, EXAMPLE.passages, QUESTIONS, is_independent=True, recomputed=RECOMPUTED),
         PackedExample(PREFIX, (SECOND,), QUESTIONS[:1], is_independent=False),
     )
-    together, targets = answer_logits(decoder, EXAMPLE, *others)
     alone = [answer_logits(decoder, each) for each in (EXAMPLE, *others)]
+    monkeypatch.setattr(packed, "prefers_large_calls", lambda device: on_gpu)
+    together, targets = answer_logits(decoder, EXAMPLE, *others)
     assert_close(together.detach(), torch.cat([logits for logits, _ in alone]).detach(), **REORDERED)
     assert targets.tolist() == torch.cat([targets for _, targets in alone]).tolist()
 

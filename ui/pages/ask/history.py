@@ -159,7 +159,7 @@ def _chat_list(chats: Iterable[ChatSummary], current_id: str) -> Markup:
     if not items:
         return tag("p", "Chats are saved in this browser only. There are none yet.", class_="kv-muted")
     search = tag("input", type="search", placeholder=_SEARCH, aria_label=_SEARCH)
-    return tag("div", search, tag("ul", *items, class_="kv-chat-list"))
+    return tag("div", search, tag("p", class_="kv-muted", role="status"), tag("ul", *items, class_="kv-chat-list"))
 
 
 def _export(chat: Chat, kind: str) -> dict[str, str]:

@@ -12,12 +12,13 @@ import gradio as gr
 
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
+from backend.interface.library import IngestProgress
 from engine.request import Answer, RatioPreview, Request
 from ui.components.sample_questions import SampleQuestions, SummaryQuestions
 from ui.components.uploads import Uploads
 from ui.events import INGEST_QUEUE, INSTANT, QUIET, RUN_MODEL, SessionTasks, Update, coalesce, session_of
 from ui.format import short
-from ui.html import Markup, error_box, fact, join, tag
+from ui.html import Markup, error_box, fact, join, printable, tag
 from ui.pages.ask.chat import Chat, Turn
 from ui.pages.ask.composer import Composer
 from ui.pages.ask.demonstration import DemonstrationPanel
@@ -134,14 +135,17 @@ class Ask:
     def save(self, chat: Chat, request: gr.Request) -> Iterator[Update]:
         """Add the last answer to the documents, with its question and sources; yield its progress."""
         turn = chat.visible_turns[-1] if chat.visible_turns else None
-        if turn is None or not turn.text:
+        if turn is None or not turn.text or turn.stopped or turn.unverified:
             yield gr.skip()
             return
-        with tempfile.TemporaryDirectory(prefix="kvscope-") as folder:
-            path = Path(folder) / "answer.md"
-            path.write_text(turn.as_document(), encoding="utf-8")
-            files = [(path, f"Answer: {short(turn.question)}.md")]
-            yield from self._uploads.follow(lambda cancel: self._backend.ingest(files, cancel), request)
+
+        def ingest(cancel: Event) -> Iterator[list[IngestProgress]]:
+            with tempfile.TemporaryDirectory(prefix="kvscope-") as folder:
+                path = Path(folder) / "answer.md"
+                path.write_text(printable(turn.as_document()), encoding="utf-8")
+                yield from self._backend.ingest([(path, f"Answer: {short(printable(turn.question))}.md")], cancel)
+
+        yield from self._uploads.follow(ingest, request)
 
     def acknowledge(self, question: str, request: gr.Request) -> Update:
         """Start the session's task and show Stop before `respond`: on a small machine, prefill delays the browser."""

@@ -6,6 +6,7 @@ from ui.format import day
 from ui.html import printable
 from ui.pages.ask.chat import Chat
 
+MAX_TITLE_CHARS = 255  # of a Word document's properties
 SMALL_PT = 9.0  # of the line about the method
 
 
@@ -15,7 +16,7 @@ def chat_as_docx(chat: Chat) -> bytes:
     from docx.shared import Pt  # noqa: PLC0415
 
     document = Document()
-    document.core_properties.title = _line(chat.name)
+    document.core_properties.title = _line(chat.name)[:MAX_TITLE_CHARS]
     document.core_properties.author = "KVScope"
     document.add_heading(_line(chat.name), 0)
     document.add_paragraph(f"KVScope chat, {day(chat.at)}.")

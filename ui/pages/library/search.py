@@ -1,5 +1,7 @@
 """The Library's search: the passages that match while words are typed, without an answer; Enter asks the question."""
 
+from typing import Any
+
 import gradio as gr
 
 from backend.interface.backend import Backend
@@ -12,13 +14,13 @@ from ui.components.document_picker import DocumentPicker
 from ui.components.document_text import Span, render_document_text
 from ui.components.excerpt import match_badges, render_passage_card
 from ui.components.inputs import BESIDE_BOX, question_box
-from ui.events import INSTANT, Update
+from ui.events import INSTANT, QUIET, Update
 from ui.format import count
 from ui.html import Markup, button, error_box, join, tag
 from ui.pages.ask.composer import Composer
 
 MAX_HITS = 10
-MIN_LETTERS = 2  # of a query
+_SEARCH: dict[str, Any] = {"concurrency_id": "search", "concurrency_limit": 2, "trigger_mode": "always_last", **QUIET}
 _BOX = "Search the passages; Enter asks the question…"
 _HINT = tag("p", "Passages appear while you type, by meaning and by words. No model answers.", class_="kv-muted")
 _NONE = tag("p", "No passage was found. Add documents, or search in others.", class_="kv-muted")
@@ -40,7 +42,7 @@ class Search:
             self.results = gr.HTML(_HINT, elem_id="search-results", js_on_load=_RESULTS_JS)
         inputs = [self.question, self.picker.documents]
         for event in (self.question.input, self.picker.documents.change):
-            event(self.find, inputs, self.results, trigger_mode="always_last", **INSTANT)
+            event(self.find, inputs, self.results, **_SEARCH)
 
     def follow(self, document_list: gr.HTML) -> None:
         """Update the picker whenever the sidebar's list of documents changes."""
@@ -63,7 +65,7 @@ class Search:
     def find(self, question: str, selected: list[str] | None) -> Markup:
         """Return the passages for a question as it is, best first."""
         question = question.strip()
-        if len(question) < MIN_LETTERS:
+        if not any(map(str.isalnum, question)):
             return _HINT
         try:
             documents = tuple(self.picker.only_existing(selected))
@@ -85,7 +87,8 @@ def render_hits(question: str, hits: list[Hit]) -> Markup:
 
 def _card(rank: int, question: str, hit: Hit, stems: set[str]) -> Markup:
     chunk = hit.chunk
-    read = button("select", chunk.id, "Read in the document", data_rank=rank, data_context=question)
+    name = f"Read passage {rank} in {chunk.document_name}"
+    read = button("select", chunk.id, "Read in the document", data_rank=rank, data_context=question, aria_label=name)
     return render_passage_card(
         rank,
         chunk.document_name,
