@@ -1,6 +1,7 @@
 """Event handlers without a browser or a model: pacing, cancellation, errors, and what becomes a request."""
 
 import logging
+from dataclasses import replace
 from threading import Event
 from types import SimpleNamespace
 
@@ -10,6 +11,8 @@ import pytest
 from backend.interface.backend import Status
 from backend.interface.errors import user_message
 from engine.errors import QuestionTooLong
+from engine.request import Answer, Request
+from engine.trace import Trace
 from store.types import Document
 from tests.support.fake_backend.backend import METHODS
 from tests.ui.conftest import ME
@@ -18,6 +21,7 @@ from ui.components.method_options import extra_params
 from ui.events import MODEL_QUEUE, SessionTasks, coalesce
 from ui.layout import launch_options
 from ui.pages.ask.chat import Chat
+from ui.pages.ask.results import render_answer
 
 DEFAULTS = [param.default for method in METHODS for param in extra_params(method)]
 
@@ -209,8 +213,16 @@ def test_an_answer_is_saved_as_a_document(app, page, backend, chat):
     (document,) = backend.documents()
     assert document.name.endswith("why?.md") and document.name.startswith("Answer")
     assert "why?.md" in updates[-2][app.documents.document_list]
-    assert list(page.save(Chat(), ME)) == [gr.skip()]
+    unfinished = [replace(chat.turns[-1], **change) for change in ({"stopped": True}, {"unverified": True})]
+    for other in (Chat(), *(replace(chat, turns=(turn,)) for turn in unfinished)):
+        assert list(page.save(other, ME)) == [gr.skip()]
     assert len(backend.documents()) == 1
+
+
+@pytest.mark.parametrize(("state", "text", "expected"), [("done", "Ada.", 1), ("stopped", "Ad", 0), ("done", "", 0)])
+def test_only_whole_answers_have_a_button_to_save_them(state, text, expected):
+    html = render_answer(Answer(Request("why?"), Trace(), state=state, text=text))
+    assert html.count('data-act="upload"') == expected
 
 
 def test_an_error_keeps_the_answer_it_would_have_replaced_and_later_answers_replace_nothing(page, backend, chat):

@@ -163,12 +163,9 @@ def render_answer(answer: Answer, timing: Markup | None = None) -> Markup:
     is_empty = answer.state == "done" and not answer.text
     notes = tag("ul", *(tag("li", note) for note in answer.notes), class_="kv-notes", aria_label="Notes")
     text = _text_or_draft(answer)
-    is_saveable = answer.state == "done" and bool(answer.text)
+    is_useless = {"copy": not text, "upload": answer.state != "done" or not answer.text}
     buttons = (
-        button(act, None, label, title=tooltip)
-        for act, (label, tooltip) in _BUTTONS.items()
-        if (text or act != "copy")  # nothing to copy
-        and (is_saveable or act != "upload")
+        button(act, None, label, title=tooltip) for act, (label, tooltip) in _BUTTONS.items() if not is_useless.get(act)
     )
     return _article(
         answer.request.question,
