@@ -82,7 +82,6 @@ def _inspection(context: BrowserContext, folder: Path) -> None:
     expect(page.locator("#reply article")).to_have_attribute("aria-busy", "false", timeout=300_000)
     page.wait_for_timeout(3000)
     _move_slider(page, "Ask", "#preview", "#ratio")
-    print(page.inner_text("#preview span"))
 
 
 def _set_passages(page: Page, slider: str) -> None:
