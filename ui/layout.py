@@ -14,12 +14,13 @@ from ui import gradio_api
 from ui.blocks import Blocks
 from ui.cancellation import CancelRoute
 from ui.components.document_sidebar import DocumentSidebar
-from ui.components.source_panel import build_source_panel
 from ui.events import MAX_INGESTIONS, MODEL_QUEUE, session_of
 from ui.html import join, tag
 from ui.pages.ask.page import Ask
+from ui.pages.ask.passages import build_source_panel
 from ui.pages.lab.page import Lab
 from ui.pages.library.page import Library
+from ui.pages.search import Search
 from ui.pages.settings.page import Settings
 
 MAX_SESSIONS = 500  # open tabs whose state is kept; the one not used for the longest time is forgotten first
@@ -75,6 +76,7 @@ class App:
         self.ask = Ask(backend, samples or {})
         self.lab = Lab(backend, samples or {})
         self.settings = Settings(backend)
+        self.search = Search(backend)
         self.blocks = Blocks(title="KVScope", fill_width=True, analytics_enabled=False)
         with self.blocks:
             gradio_api.build(backend)  # first, so that no page event takes one of its endpoint names
@@ -83,12 +85,12 @@ class App:
                     brand = tag("header", tag("h1", "KVScope"), _LOG_OUT if login else None, _TOGGLE)
                     gr.HTML(join(brand, _OPEN if is_open else None), elem_id="brand", js_on_load=None)
                     self.documents = DocumentSidebar(backend, self.blocks)
-                self.library = Library(backend, self.documents)
+                self.library_page = Library(backend, self.documents, self.search)
                 with gr.Column(elem_id="pages-column", min_width=0):
                     with gr.Tabs(elem_id="pages") as tabs:
                         self._build_pages()
                     answer = self.ask.results
-                    build_source_panel(backend, tabs, answer.thread, answer.reply, self.library.search.results)
+                    build_source_panel(backend, tabs, answer.thread, answer.reply, self.search.results)
             self._connect(tabs)
         for event in self.blocks.fns.values():
             if event.concurrency_id == MODEL_QUEUE["concurrency_id"]:
@@ -99,13 +101,13 @@ class App:
         for runner in (self.ask, self.ask.demonstration, self.lab.inspect, self.lab.compare, self.settings):
             runner.tasks.discard(session_of(request))
         self.documents.uploads.cancel(request)
-        self.library.uploads.cancel(request)
+        self.library_page.uploads.cancel(request)
 
     def _build_pages(self) -> None:
         pages = {
             "Ask": self.ask.build,
             "Lab": self.lab.build,
-            "Library": self.library.build,
+            "Library": self.library_page.build,
             "Settings": self.settings.build,
         }
         for label, build in pages.items():
@@ -120,8 +122,8 @@ class App:
         self.lab.follow(document_list)
         self.ask.link_to_lab("expand", tabs, self.lab, "inspect", "#inspect-go")
         self.ask.link_to_lab("apply", tabs, self.lab, "compare", "#compare-run")
-        self.library.search.follow(document_list)
-        self.library.search.link_to_ask(tabs, self.ask.composer)
+        self.search.follow(document_list)
+        self.search.link_to_ask(tabs, self.ask.composer)
         self.blocks.unload(self.close_session)
 
 

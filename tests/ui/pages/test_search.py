@@ -4,7 +4,7 @@ import pytest
 
 from engine.generation.overlap import content_stems
 from store.types import Chunk, Document, Hit
-from ui.pages.library.search import matching_words, render_hits
+from ui.pages.search import matching_words, render_hits
 
 TEXT = "The ferry to Brom leaves at 9:40. Ferries carry 120 cars, and <b>bikes</b>."
 
@@ -37,23 +37,23 @@ def test_the_request_has_the_words_and_the_documents_that_still_exist(app, backe
     backend.stored_documents = [Document("d" * 64, "d.md", 1, None, 1, 1.0)]
     asked = []
     monkeypatch.setattr(backend, "search", lambda request: asked.append(request) or [hit()])
-    assert "1\u00a0passage, the best match first" in app.library.search.find("  ferry ", ["d" * 64, "gone"])
+    assert "1\u00a0passage, the best match first" in app.search.find("  ferry ", ["d" * 64, "gone"])
     assert (asked[0].question, asked[0].documents, asked[0].passages) == ("ferry", ("d" * 64,), 10)
 
 
 @pytest.mark.parametrize("question", ["", " ", "?!"])
 def test_nothing_is_searched_before_there_is_a_letter(app, backend, monkeypatch, question):
     monkeypatch.setattr(backend, "search", lambda request: pytest.fail("searched"))
-    assert "Passages appear while you type" in app.library.search.find(question, None)
+    assert "Passages appear while you type" in app.search.find(question, None)
 
 
 def test_an_empty_library_and_an_error_are_sentences(app, backend, monkeypatch):
     backend.texts = []
-    assert "No passage was found" in app.library.search.find("ferry", [])
+    assert "No passage was found" in app.search.find("ferry", [])
 
     def fail(request):
         raise RuntimeError("secret")
 
     monkeypatch.setattr(backend, "search", fail)
-    html = app.library.search.find("ferry", [])
+    html = app.search.find("ferry", [])
     assert "kv-error" in html and "secret" not in html

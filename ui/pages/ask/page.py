@@ -12,7 +12,6 @@ import gradio as gr
 
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
-from backend.interface.library import IngestProgress
 from engine.request import Answer, RatioPreview, Request
 from ui.components.sample_questions import SampleQuestions, SummaryQuestions
 from ui.components.uploads import Uploads
@@ -139,7 +138,7 @@ class Ask:
             yield gr.skip()
             return
 
-        def ingest(cancel: Event) -> Iterator[list[IngestProgress]]:
+        def ingest(cancel: Event) -> Iterator[list[Any]]:
             with tempfile.TemporaryDirectory(prefix="kvscope-") as folder:
                 path = Path(folder) / "answer.md"
                 path.write_text(printable(turn.as_document()), encoding="utf-8")

@@ -1,16 +1,31 @@
-"""Retrieved passages with recomputed tokens and quoted sentences highlighted."""
+"""Retrieved passages with recomputed tokens and quoted sentences highlighted, and the panel that a citation opens."""
 
 from collections.abc import Sequence
 from itertools import accumulate
 
+import gradio as gr
+
+from backend.interface.backend import Backend
+from backend.interface.errors import user_message
+from engine.errors import ModelNotReady
 from engine.generation.citations import quoted_spans
 from engine.request import Answer, MarkedPassage, RatioPreview, Source, TextSpan
 from ui.components.document_text import Span, highlight_quotes
-from ui.components.excerpt import badge, match_badges, render_passage_card
+from ui.components.excerpt import (
+    badge,
+    find_quote,
+    match_badges,
+    page_label,
+    render_excerpt,
+    render_page,
+    render_passage_card,
+)
 from ui.components.tiers import TIERS
+from ui.events import INSTANT
 from ui.format import count, percent
 from ui.html import Markup, join, tag
 
+_AS_TEXT = tag("h3", "As the model reads it")
 _TIERS = {name: (tier.noun, f"Its keys and values (KV) were {tier.source}.") for name, tier in TIERS.items()} | {
     "computed": ("computed now", "Not cached before: its keys and values (KV) were computed and stored."),
     "none": ("no cache", "This method recomputes every token and reuses nothing."),
@@ -115,3 +130,35 @@ def _badges(source: Source, has_tier: bool) -> Markup:
             tooltip += " Exact prefix hit: they were computed after the same preceding passages."
         badges.append(badge(label, tooltip, f"kv-tier kv-tier-{source.tier}"))
     return tag("span", *badges, class_="kv-badges")
+
+
+def build_source_panel(backend: Backend, tabs: gr.Tabs, *openers: gr.HTML) -> None:
+    """Create the closed panel inside the open Blocks.
+
+    It opens when a citation or a button of a passage in one of `openers` is clicked; leaving the page closes it.
+    """
+
+    def show(event: gr.EventData) -> Markup:
+        chunk, rank, context = (str(event._data.get(name, "")) for name in ("id", "rank", "context"))
+        try:
+            excerpt = backend.library.excerpt(chunk)
+            quote = find_quote(excerpt, context)
+            location = tag("p", page_label(excerpt, quote), class_="kv-muted")
+            has_pages = excerpt.chunk.page and backend.has_pages(excerpt.chunk.document_id)
+            page = join(render_page(excerpt, quote), _AS_TEXT) if has_pages else None
+            return _panel(rank, excerpt.chunk.document_name, location, page, render_excerpt(excerpt, quote))
+        except Exception as error:  # noqa: BLE001  UI boundary: every error becomes a message, bugs are logged
+            title = "Not available yet" if isinstance(error, ModelNotReady) else "No longer available"
+            return _panel(rank, title, tag("p", user_message(error), class_="kv-warning"))
+
+    panel = gr.HTML(elem_id="drawer", js_on_load="kvscopeAsk.connectDrawer(element, trigger);")
+    for left in (panel.clear, tabs.change):
+        left(lambda: "", None, panel, **INSTANT)
+    for opener in openers:
+        opener.select(show, None, panel, **INSTANT)
+
+
+def _panel(rank: str, title: str, *parts: Markup | None) -> Markup:
+    close = tag("button", "\u00d7", type="button", data_close=True, aria_label="Close", title="Close (Esc)")
+    head = tag("header", tag("span", rank, class_="kv-rank"), tag("bdi", title, class_="kv-document"), close)
+    return tag("aside", head, *parts, class_="kv-drawer", tabindex=-1, aria_label=f"Source {rank}")

@@ -15,8 +15,8 @@ from ui.events import INGEST_QUEUE, INSTANT, QUIET, Update
 from ui.html import Markup, error_box, join, tag
 from ui.pages.cache.part import Cache
 from ui.pages.library import table
-from ui.pages.library.search import Search
 from ui.pages.library.table import View, filter_and_sort
+from ui.pages.search import Search
 
 _REFRESH_JS = "() => kvscopePress('#cache-buttons [data-act=refresh]', 4)"  # if the cache is the open part
 _INTRO = f"Any number of {FORMATS} files. They are processed on this machine and never leave it."
@@ -28,18 +28,18 @@ _SERIAL: dict[str, Any] = {"concurrency_id": "library list", "concurrency_limit"
 class Library:
     """The page; each session's `View` of the table is kept in its State `view`."""
 
-    def __init__(self, backend: Backend, sidebar: DocumentSidebar) -> None:
+    def __init__(self, backend: Backend, sidebar: DocumentSidebar, search: Search) -> None:
         self._backend = backend
         self._sidebar = sidebar
         self._cache = Cache(backend)
-        self.search = Search(backend)
+        self._search = search
 
     def build(self, tab: gr.Tab) -> None:
         with gr.Column(elem_classes="kv-page"), gr.Tabs(elem_id="library-parts"):
             with gr.Tab("Documents", id="documents", elem_id="tab-documents") as documents_tab:
                 self._build_documents(tab, documents_tab)
             with gr.Tab("Search", id="search", elem_id="tab-search"):
-                self.search.build()
+                self._search.build()
             with gr.Tab("Cache details", id="cache", elem_id="tab-cache") as cache_tab:
                 self._cache.build(cache_tab)
         tab.select(None, None, None, js=_REFRESH_JS, **INSTANT)
