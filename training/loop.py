@@ -126,10 +126,11 @@ def train(
         weights = {name.removeprefix(WEIGHT_PREFIX): t for name, t in tensors.items() if name.startswith(WEIGHT_PREFIX)}
         trained.load_state_dict(weights)
         _restore_moments(optimizer, names, tensors)
+    first_step = state["lesson"]
     start = time.monotonic() - state["seconds"]
     torch.set_flush_denormal(True)  # tiny gradients make a CPU several times slower
     try:
-        for step, batch in zip(range(state["lesson"], config.steps), batches(state["lesson"]), strict=False):
+        for step, batch in zip(range(first_step, config.steps), batches(first_step), strict=False):
             for group in optimizer.param_groups:
                 group["lr"] = config.learning_rate_at(step)
             loss = loss_of(batch)

@@ -152,7 +152,7 @@ def load_mean(scorer: SpanScorer, folders: Sequence[Path]) -> None:
 def _losses(starts: Tensor, ends: Tensor, questions: Sequence[tuple[int, Sequence[Place]]]) -> Tensor:
     """Return the negative log-likelihood of the answers [questions], in nats; without places, of no answer.
 
-    starts, ends  logits [windows, pieces] of the windows of one question after the other
+    starts, ends  logits [windows, pieces]; the windows of a question are adjacent, in the order of the questions
     questions     number of windows of each, and the places of its answer
     """
     first_windows = [0, *accumulate(count for count, _ in questions)]

@@ -130,9 +130,9 @@ def build(backend: Backend) -> None:
 
     def rename_document(document_id: str, name: str) -> dict:
         """Rename a document and return it; its name may get a number to stay unique."""
-        if isinstance(name, str) and name.strip():
-            return _document_json(backend.library.rename(document_id, name))
-        raise BadRequest("Give the document's new name.")
+        if not (isinstance(name, str) and name.strip()):
+            raise BadRequest("Give the document's new name.")
+        return _document_json(backend.library.rename(document_id, name))
 
     def reindex_document(document_id: str) -> list[dict]:
         """Re-chunk, embed and prefill a document with the current settings, and return the result."""

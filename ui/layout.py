@@ -85,7 +85,7 @@ class App:
                     brand = tag("header", tag("h1", "KVScope"), _LOG_OUT if login else None, _TOGGLE)
                     gr.HTML(join(brand, _OPEN if is_open else None), elem_id="brand", js_on_load=None)
                     self.documents = DocumentSidebar(backend, self.blocks)
-                self.library_page = Library(backend, self.documents, self.search)
+                self.library = Library(backend, self.documents, self.search)
                 with gr.Column(elem_id="pages-column", min_width=0):
                     with gr.Tabs(elem_id="pages") as tabs:
                         self._build_pages()
@@ -101,13 +101,13 @@ class App:
         for runner in (self.ask, self.ask.demonstration, self.lab.inspect, self.lab.compare, self.settings):
             runner.tasks.discard(session_of(request))
         self.documents.uploads.cancel(request)
-        self.library_page.uploads.cancel(request)
+        self.library.uploads.cancel(request)
 
     def _build_pages(self) -> None:
         pages = {
             "Ask": self.ask.build,
             "Lab": self.lab.build,
-            "Library": self.library_page.build,
+            "Library": self.library.build,
             "Settings": self.settings.build,
         }
         for label, build in pages.items():

@@ -29,7 +29,7 @@ class Session:
 
     def __init__(self, app, backend):
         self.backend = backend
-        self.page = app.library_page
+        self.page = app.library
         self.sidebar = app.documents
         self.view = View()
         self.html = ""
