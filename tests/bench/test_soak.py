@@ -226,4 +226,5 @@ def test_many_sessions_use_the_whole_application(tmp_path, monkeypatch):
     assert main() == 0
     (row,) = json.loads(rows.read_text())
     assert row["questions"] > 0 and row["uploads"] > 0 and row["rss_mb"] > 0
+    assert {"rss_mb_by_minute", "mapped_mb_by_minute"} <= row.keys()
     assert row["other_errors"] == row["mixed"] == 0
