@@ -126,7 +126,7 @@ class Request:
     top_p: float = 1.0
     seed: int = 0
     options: Mapping[str, float | str | bool] = field(default_factory=dict)
-    documents: tuple[str, ...] = ()
+    documents: tuple[str, ...] = ()  # a scope, see `Document.is_in`
     history: tuple[ChatTurn, ...] = ()
     whole_document: bool = False
     draft: bool = False

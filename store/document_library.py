@@ -28,7 +28,7 @@ from store.ingest.markdown_file import convert_markdown
 from store.ingest.page_picture import page_picture
 from store.ingest.sniff import detect_format
 from store.limits import DEFAULT_LIMITS, Limits
-from store.names import clean_name
+from store.names import clean_label, clean_name
 from store.originals import Originals
 from store.retrieval.vectors import VectorIndex
 from store.types import PARSER_VERSION, Chunk, Document, Embedder, Excerpt, Hit, Progress, Reranker
@@ -169,6 +169,26 @@ class DocumentLibrary:
         """Rename a document, with a number if the name exists. Raises NoSuchDocument or StoreFull."""
         with self._lock:
             return self._catalog.rename(document_id, clean_name(name))
+
+    def add_to_collection(self, document_ids: Sequence[str], name: str) -> None:
+        """Add documents to a collection, which exists as long as a document is in it; a blank name changes nothing.
+
+        A name that differs from an existing one by capitals only is the same. Raises StoreFull.
+        """
+        if not (name := clean_label(name)):
+            return
+        with self._lock:
+            documents = self._catalog.documents()
+            existing = {each.casefold(): each for document in documents for each in document.collections}
+            name = existing.get(name.casefold(), name)
+            chosen = [document for document in documents if document.id in document_ids]
+            self._catalog.set_collections({each.id: {*each.collections, name} for each in chosen})
+
+    def remove_from_collection(self, document_ids: Sequence[str], name: str) -> None:
+        """Remove documents from a collection; they stay in the library. Raises StoreFull."""
+        with self._lock:
+            chosen = [document for document in self._catalog.documents() if document.id in document_ids]
+            self._catalog.set_collections({each.id: {*each.collections} - {name} for each in chosen})
 
     def needs_rechunk(self, document: Document) -> bool:
         """Return whether a document was chunked with another config."""

@@ -1,10 +1,11 @@
-"""Display names of documents: any file name made safe to show. They are never used as a path."""
+"""Display names of documents and collections: any file name made safe to show. They are never used as a path."""
 
 import re
 import unicodedata
 from itertools import chain, count
 
 MAX_LENGTH = 120  # characters
+MAX_LABEL_LENGTH = 60
 MAX_SUFFIX_LENGTH = 12  # characters; a longer one is part of the name
 INVISIBLE = re.compile(r"[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]")  # bidi controls etc.
 UNPRINTABLE = {"Cc", "Cs", "Co", "Cn", "Zl", "Zp"}  # Unicode categories
@@ -15,15 +16,18 @@ def clean_name(name: str) -> str:
 
     Bidi overrides are removed because they can show `exe.pdf` for `fdp.exe`. A shortened name keeps its extension.
     """
-    base = re.split(r"[/\\]", name)[-1]
-    printable = "".join(letter for letter in base if unicodedata.category(letter) not in UNPRINTABLE)
-    clean = " ".join(INVISIBLE.sub("", printable).split())
+    clean = _visible(re.split(r"[/\\]", name)[-1])
     if not clean.strip(". "):
         return "document"
     if len(clean) <= MAX_LENGTH:
         return clean
     stem, suffix = split_suffix(clean)
     return f"{stem[: MAX_LENGTH - len(suffix) - 1].rstrip()}…{suffix}"
+
+
+def clean_label(label: str) -> str:
+    """Return a label's visible characters on one line, at most 60 of them; empty if there are none."""
+    return _visible(label)[:MAX_LABEL_LENGTH].rstrip()
 
 
 def unique_name(name: str, existing: set[str]) -> str:
@@ -39,3 +43,8 @@ def split_suffix(name: str) -> tuple[str, str]:
     if not stem or len(suffix) > MAX_SUFFIX_LENGTH:
         return name, ""
     return stem, f".{suffix}"
+
+
+def _visible(text: str) -> str:
+    printable = "".join(letter for letter in text if unicodedata.category(letter) not in UNPRINTABLE)
+    return " ".join(INVISIBLE.sub("", printable).split())

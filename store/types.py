@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 
 PARSER_VERSION = 1  # raised when files should be parsed again
+COLLECTION = "collection:"  # before a collection's name, where documents are chosen by their ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,11 @@ class Document:
     chunk_tokens: int | None = None  # chunk size when it was chunked; None in libraries of an earlier version
     chunk_overlap: int | None = None  # tokens
     parser_version: int | None = None  # PARSER_VERSION when it was parsed; None in libraries of an earlier version
+    collections: tuple[str, ...] = ()  # names in alphabetical order
+
+    def is_in(self, scope: Sequence[str]) -> bool:
+        """Return whether a scope has it: ids of documents, and collections after COLLECTION; empty: all documents."""
+        return not scope or any(key in scope for key in (self.id, *(COLLECTION + name for name in self.collections)))
 
     @property
     def is_outdated(self) -> bool:

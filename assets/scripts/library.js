@@ -8,7 +8,7 @@ window.kvLibrary = (() => {
     const send = (target, extra) => {
       const { act, id } = target.dataset;
       lastSelector = `[data-act="${act}"][data-id="${CSS.escape(id)}"]`;
-      const name = element.querySelector("input[data-act=save]")?.value;
+      const name = target.parentElement.querySelector("input[type=text]")?.value;
       trigger(act === "reindex" ? "submit" : "click", { act, id, name, ...extra });
     };
     element.addEventListener("click", (event) => {
@@ -19,7 +19,7 @@ window.kvLibrary = (() => {
       if (event.target.matches("input[type=checkbox]")) send(event.target, { on: event.target.checked });
     });
     element.addEventListener("keydown", (event) => {
-      if (!event.target.matches("input[data-act=save]")) return;
+      if (!event.target.matches("input[type=text]")) return;
       if (event.key === "Enter") send(event.target);
       if (event.key === "Escape") {
         event.stopPropagation();

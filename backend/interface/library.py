@@ -55,5 +55,10 @@ class LibraryService(Protocol):
     def excerpt(self, chunk_id: str) -> Excerpt: ...  # raises NoSuchDocument
     def rename(self, document_id: str, name: str) -> Document: ...  # raises NoSuchDocument
 
+    def add_to_collection(self, document_ids: Sequence[str], name: str) -> None:
+        """Add documents to a collection, which exists as long as a document is in it."""
+
+    def remove_from_collection(self, document_ids: Sequence[str], name: str) -> None: ...
+
     def reindex(self, document_ids: Sequence[str], cancel: Event) -> Iterator[list[IngestProgress]]:
         """Chunk, embed and prefill documents again; each is unchanged until its new chunks are complete."""

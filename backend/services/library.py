@@ -76,6 +76,14 @@ class LocalLibraryService:
         with self.loader.borrow() as runtime:
             return runtime.documents.rename(document_id, name)
 
+    def add_to_collection(self, document_ids: Sequence[str], name: str) -> None:
+        with self.loader.borrow() as runtime:
+            runtime.documents.add_to_collection(document_ids, name)
+
+    def remove_from_collection(self, document_ids: Sequence[str], name: str) -> None:
+        with self.loader.borrow() as runtime:
+            runtime.documents.remove_from_collection(document_ids, name)
+
     def add(self, files: Sequence[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
         """Add files, given as path and display name; yield the progress of all. Errors become messages."""
         states = [IngestProgress(name, "waiting", 0, 1) for _, name in files]

@@ -121,7 +121,7 @@ def _tokenize(template: PromptTemplate, hits: Sequence[Hit], max_tokens: int | N
 def estimate_budget(finder: Finder, template: PromptTemplate, request: Request, max_tokens: int) -> ContextBudget:
     """Estimate how a request would divide the context: passages are counted, not searched. Raises QuestionTooLong."""
     question, answer_tokens, passage_tokens = split_budget(template, request, max_tokens)
-    chosen = [document for document in finder.documents() if not request.documents or document.id in request.documents]
+    chosen = [document for document in finder.documents() if document.is_in(request.documents)]
     texts = (chunk.passage for document in chosen for chunk in finder.chunks(document.id))
     counted = [len(template.passage(text).ids) for text in islice(texts, MAX_COUNTED_PASSAGES)]
     num_chunks = max(len(counted), sum(document.num_chunks for document in chosen))

@@ -64,7 +64,8 @@ def retrieve(finder: Finder, request: Request) -> Iterator[list[Hit]]:
         rankings = [last if hits is None else hits for last, hits in zip(rankings, stage, strict=True)]
         chunks_by_id = finder.chunks_by_id(previous)
         again = [chunks_by_id[chunk_id] for chunk_id in previous if chunk_id in chunks_by_id]
-        allowed = [_unscored(chunk) for chunk in again if not documents or chunk.document_id in documents]
+        in_scope = {document.id for document in finder.documents() if document.is_in(documents)}
+        allowed = [_unscored(chunk) for chunk in again if chunk.document_id in in_scope]
         yield fuse_hits([*rankings, allowed])[:top_k]
 
 
@@ -97,8 +98,8 @@ def _with_opening(finder: Finder, hits: Sequence[Hit], top_k: int) -> list[Hit]:
 
 
 def _missing_documents_note(finder: Finder, request: Request) -> tuple[str, ...]:
-    chosen = set(request.documents)
-    missing = chosen - {document.id for document in finder.documents()} if chosen else chosen
+    chosen, existing = set(request.documents), finder.documents()
+    missing = {each for each in chosen if not any(document.is_in([each]) for document in existing)}
     if missing and missing == chosen:
         return ("None of the chosen documents is in the library any more. Choose others.",)
     note = f"Not in the library any more: {len(missing)} of the {len(chosen)} chosen documents."

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-_DOCUMENTS: Any = Field(default_factory=list, description="names or ids of the documents to search; all if empty")
+_DOCUMENTS: Any = Field(default_factory=list, description="names or ids of documents, or collections; all if empty")
 
 
 class Arguments(BaseModel):
@@ -78,6 +78,7 @@ class DocumentInfo(BaseModel):
     passages: int
     size_bytes: int
     warning: str
+    collections: list[str]
 
 
 class ListResult(BaseModel):

@@ -33,7 +33,7 @@ from server.errors import TooManyQuestions, to_api_error
 from server.limits import UploadLimits
 from server.mcp import schema
 from store.errors import KVScopeError
-from store.types import Document
+from store.types import COLLECTION, Document
 
 MAX_FILES = 16  # that are added at a time
 POLL_S = 0.2  # at which progress is looked for and reported
@@ -41,7 +41,7 @@ _INSTRUCTIONS = (
     "The user's own documents. search finds passages to read; ask gives a short answer by a small local model, "
     "whose citations have quotes to check it by. list_documents has the names of the documents."
 )
-_UNKNOWN = "There is no document {!r}. list_documents has the names and ids."
+_UNKNOWN = "There is no document or collection {!r}. list_documents has their names."
 _ONE_CONTENT = "Give either the text of the document or its content in base64."
 Step = TypeVar("Step")
 
@@ -196,11 +196,14 @@ class Tools:
         return schema.AddResult(document=_document(document), message=state.message)
 
     def _ids(self, documents: list[str]) -> tuple[str, ...]:
-        """Return the ids of documents given by their names or ids. Raises BadRequest if there is no such document."""
-        ids = {key: each.id for each in self._backend.documents() for key in (each.name, each.id)} if documents else {}
-        if missing := [each for each in documents if each not in ids]:
+        """Return the scope of documents given by names, ids or collections. Raises BadRequest for an unknown one."""
+        keys: dict[str, str] = {}
+        for each in self._backend.documents() if documents else ():
+            keys |= {name: COLLECTION + name for name in each.collections if name not in keys}
+            keys |= {each.name: each.id, each.id: each.id}
+        if missing := [each for each in documents if each not in keys]:
             raise BadRequest(_UNKNOWN.format(missing[0]))
-        return tuple(ids[each] for each in documents)
+        return tuple(keys[each] for each in documents)
 
     async def _list_tools(self, context: Any, params: Any) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[tool.describe(name) for name, tool in self._tools.items()])
@@ -249,6 +252,7 @@ def _document(document: Document) -> schema.DocumentInfo:
         passages=document.num_chunks,
         size_bytes=document.size_bytes,
         warning=document.warning,
+        collections=list(document.collections),
     )
 
 

@@ -9,11 +9,14 @@ pending row of its own, with the owner `id.1`, `id.2`, ...; one transaction swap
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from threading import Lock
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from store.catalog.bm25 import BM25Index
 from store.catalog.copies import clean_up, forget, is_copy_due, make_copy
@@ -32,7 +35,7 @@ DELETED = 2  # value of `pending` of a document that was complete
 BUSY_TIMEOUT_MS = 5000  # SQLite's wait for other connections, here and in Python by default
 DOCUMENT = """
 SELECT id, name, size_bytes, pages, chunks, added_at, warning, chunk_tokens, chunk_overlap,
-    parser_version
+    parser_version, collections
 FROM documents WHERE NOT pending
 """
 OWNER = "coalesce(owner, id)"
@@ -40,6 +43,7 @@ CHUNK = """
 SELECT chunks.id, document_id, documents.name, number, page, start, end, text, context
 FROM chunks JOIN documents ON documents.id = document_id WHERE NOT pending
 """
+_NAMES = TypeAdapter(tuple[str, ...])
 
 
 class Catalog:
@@ -69,14 +73,14 @@ class Catalog:
     def documents(self) -> list[Document]:
         """Return complete documents, newest first."""
         query = f"{DOCUMENT} ORDER BY added_at DESC, rowid DESC"
-        return [Document(*row) for row in self._connection.execute(query)]
+        return [_document(row) for row in self._connection.execute(query)]
 
     def document(self, document_id: str) -> Document:
         """Return a complete document. Raises NoSuchDocument."""
         row = self._connection.execute(f"{DOCUMENT} AND id = ?", (document_id,)).fetchone()
         if row is None:
             raise NoSuchDocument("This document is not in the library.")
-        return Document(*row)
+        return _document(row)
 
     def chunks(self, document_id: str) -> list[Chunk]:
         """Return a complete document's chunks in reading order."""
@@ -93,10 +97,12 @@ class Catalog:
         self.document(document_id)
         return self.owners([document_id])[0]
 
-    def owners(self, document_ids: Sequence[str]) -> list[str]:
-        """Return the owners of the complete documents among these ids, or of all if empty."""
-        rows = self._connection.execute(f"SELECT id, {OWNER} FROM documents WHERE NOT pending")
-        return [owner for document_id, owner in rows if not document_ids or document_id in document_ids]
+    def owners(self, scope: Sequence[str]) -> list[str]:
+        """Return the owners of the complete documents in a scope, see `Document.is_in`."""
+        owners = dict(self._connection.execute(f"SELECT id, {OWNER} FROM documents WHERE NOT pending"))
+        if not scope:
+            return list(owners.values())
+        return [owners[document.id] for document in self.documents() if document.is_in(scope)]
 
     def parsed(self, document_id: str) -> ParsedDocument:
         """Return a document as it was parsed, up to the end of its last chunk. Raises NoSuchDocument."""
@@ -189,6 +195,12 @@ class Catalog:
             seal(self._connection, document_id)
         return replace(document, name=name)
 
+    def set_collections(self, collections: Mapping[str, Set[str]]) -> None:
+        """Set the collections of complete documents, given by id; ids that do not exist are ignored."""
+        rows = [(json.dumps(sorted(names, key=str.casefold)), each) for each, names in collections.items()]
+        with self._transaction("change a collection"):
+            self._connection.executemany("UPDATE documents SET collections = ? WHERE id = ? AND NOT pending", rows)
+
     def set_segment_count(self, document_id: str, num_segments: int) -> None:
         with self._transaction("rebuild the vectors"):
             self._connection.execute("UPDATE documents SET passages = ? WHERE id = ?", (num_segments, document_id))
@@ -252,3 +264,13 @@ class Catalog:
         rows = self._connection.execute("SELECT row FROM chunks WHERE document_id = ?", (document_id,))
         self.bm25.delete([row for (row,) in rows])
         self._connection.execute("DELETE FROM chunks WHERE document_id = ?", (document_id,))
+
+
+def _document(row: tuple[Any, ...]) -> Document:
+    """Return a row of DOCUMENT; collections that cannot be read are none: no checksum protects them."""
+    *values, collections = row
+    document = Document(*values)
+    if collections != "[]":
+        with suppress(ValidationError):
+            return replace(document, collections=_NAMES.validate_json(collections))
+    return document

@@ -115,7 +115,11 @@ def _add_checksums(connection: sqlite3.Connection) -> None:
         seal(connection, document_id)
 
 
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_create_tables, _add_checksums)
+def _add_collections(connection: sqlite3.Connection) -> None:
+    connection.execute("ALTER TABLE documents ADD COLUMN collections TEXT NOT NULL DEFAULT '[]'")  # JSON; unsealed
+
+
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_create_tables, _add_checksums, _add_collections)
 
 
 def seal(connection: sqlite3.Connection, document_id: str) -> None:

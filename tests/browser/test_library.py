@@ -7,7 +7,7 @@ from threading import Event
 import pytest
 from playwright.sync_api import expect
 
-from store.types import PARSER_VERSION, Document
+from store.types import COLLECTION, PARSER_VERSION, Document
 from tests.browser.test_ask import HOSTILE
 from tests.support.page_checks import contrast, in_both_themes, serious, too_wide
 
@@ -109,7 +109,25 @@ def test_the_table_is_filtered_and_sorted_passages_are_paged_and_shown_in_contex
     expect(tab.page.locator(".kv-chunk button").nth(1)).to_be_focused()
     tab.page.click(f"{LIST} >> text=report 1.pdf")
     expect(tab.page.locator(".kv-chunk")).to_have_count(0)
-    assert tab.errors == []
+    tab.page.locator(f"{LIST} input[data-act=choose]").first.check()
+    tab.page.click(f"{LIST} button[data-act=name]")
+    expect(tab.page.locator(f"{LIST} .kv-chosen input")).to_be_focused()
+    tab.page.keyboard.type(HOSTILE[1])
+    tab.page.keyboard.press("Enter")
+    collection = tab.page.locator(f"{LIST} .kv-collections button")
+    expect(collection).to_have_text(f"{HOSTILE[1]} 1")
+    collection.click()
+    expect(names).to_have_text(["report 11.pdf"])
+    expect(collection).to_be_focused()
+    assert serious(tab.page) == []
+    tab.go("Ask")
+    tab.page.click("#where input")
+    tab.page.get_by_role("option", name=f"{HOSTILE[1]} (1\u00a0document)").click()
+    tab.page.fill("#question textarea", "What does it say?")
+    tab.page.keyboard.press("Enter")
+    tab.finish()
+    assert backend.requests[-1].documents == (COLLECTION + HOSTILE[1],)
+    assert tab.page.evaluate("window.harmed") is None and tab.errors == []
 
 
 def test_a_hostile_name_is_saved_and_shown_as_text(visit, backend):

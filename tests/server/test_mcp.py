@@ -105,7 +105,11 @@ def test_each_tool_over_http(url, backend, mode):
         assert answer["recompute_ratio"] == pytest.approx(0.182, abs=0.01) and "left out" in answer["notes"][0]
         full = await call(client, "ask", question="Where?", method="full", max_tokens=9, recompute_ratio=0.5)
         assert full["method"] == "full"
-        assert [request.documents for request in backend.requests] == [(document["id"],), ()]
+        backend.library.add_to_collection([document["id"]], "Keys")
+        assert (await call(client, "list_documents"))["documents"][1]["collections"] == ["Keys"]
+        await call(client, "ask", question="Where?", documents=["Keys", "other.pdf"])
+        in_scope = [request.documents for request in backend.requests]
+        assert in_scope[:2] == [(document["id"],), ()] and in_scope[2][0] == "collection:Keys" and len(in_scope[2]) == 2
         assert (backend.requests[1].max_new_tokens, backend.requests[1].recompute_ratio) == (9, 0.5)
 
     run(url, use, mode=mode)

@@ -1,19 +1,21 @@
-"""The choice of documents to search: all of them, or selected ones."""
+"""The choice of documents to search: all of them, or selected ones and collections."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import gradio as gr
 
 from backend.interface.backend import Backend
+from store.types import COLLECTION, Document
 from ui.events import INSTANT
-from ui.format import short
+from ui.format import count, short
 
 _MAX_NAME_CHARS = 48
 
 
 class DocumentPicker:
-    """A multi-select dropdown; its value is a list of document ids."""
+    """A multi-select dropdown; its value is a scope, see `Document.is_in`."""
 
     def __init__(self, backend: Backend, elem_id: str) -> None:
         """Create the dropdown inside the open Blocks."""
@@ -23,7 +25,7 @@ class DocumentPicker:
             multiselect=True,
             value=[],
             label="Search in",
-            info="Choose some to search only these.",
+            info="Choose documents or collections to search only these.",
             min_width=120,
             elem_id=elem_id,
             elem_classes="kv-where",
@@ -34,16 +36,27 @@ class DocumentPicker:
         document_list.change(self.refresh, self.documents, self.documents, **INSTANT)
 
     def refresh(self, selected: list[str] | None) -> gr.Dropdown:
-        """Return the dropdown with the current documents; deleted ones are deselected."""
-        return gr.Dropdown(choices=self._choices(), value=self.only_existing(selected))
+        """Return the dropdown with the current collections and documents; deleted ones are deselected."""
+        return gr.Dropdown(choices=self._choices(), value=self.only_existing(selected), multiselect=True)
 
     def only_existing(self, selected: Sequence[str] | None) -> list[str]:
-        """Return the selected ids without those of deleted documents."""
-        existing = {document_id for _, document_id in self._choices()}
-        return [document_id for document_id in selected or [] if document_id in existing]
+        """Return what is selected without deleted documents and collections."""
+        existing = {key for _, key in self._choices()}
+        return [key for key in selected or [] if key in existing]
 
     def _choices(self) -> list[tuple[str, str]]:
-        return [(short(document.name, _MAX_NAME_CHARS), document.id) for document in self._backend.documents()]
+        documents = self._backend.documents()
+        collections = [
+            (f"{name} ({count(size, 'document')})", COLLECTION + name)
+            for name, size in collection_sizes(documents).items()
+        ]
+        return collections + [(short(document.name, _MAX_NAME_CHARS), document.id) for document in documents]
+
+
+def collection_sizes(documents: Iterable[Document]) -> dict[str, int]:
+    """Return the number of documents in each collection, in alphabetical order."""
+    sizes = Counter(name for document in documents for name in document.collections)
+    return dict(sorted(sizes.items(), key=lambda item: item[0].casefold()))
 
 
 @dataclass(frozen=True, slots=True)

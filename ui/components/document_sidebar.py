@@ -122,7 +122,8 @@ def _document_row(document: Document, pending_delete: bool) -> Markup:
         question = tag("p", "Delete ", name, " and everything computed from it?")
         return tag("li", question, buttons, class_="kv-confirm-delete")
     pages = None if document.num_pages is None else count(document.num_pages, "page")
-    facts = (size(document.size_bytes), pages, count(document.num_chunks, "passage"), day(document.added_at))
+    passages = count(document.num_chunks, "passage")
+    facts = (size(document.size_bytes), pages, passages, day(document.added_at), *document.collections)
     label = {"title": "Delete", "aria_label": f"Delete {document.name}"}
     return tag(
         "li",

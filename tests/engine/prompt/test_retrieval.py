@@ -225,7 +225,11 @@ def test_malformed_scope_or_history_is_rejected_before_anything_runs(change, mes
 
 @pytest.mark.parametrize(
     "documents, message",
-    [(("boats",), None), (("gone",), "None of the chosen documents"), (("gone", "boats"), "1 of the 2 chosen")],
+    [
+        (("boats",), None),
+        (("collection:gone",), "None of the chosen documents"),
+        (("gone", "boats"), "1 of the 2 chosen"),
+    ],
 )
 def test_missing_documents_give_a_note(documents, message):
     engine = make_engine()

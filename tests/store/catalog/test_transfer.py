@@ -28,6 +28,7 @@ def library(open_library, file_of):
 def exported(library, tmp_path):
     """An export, made while the library is open."""
     Preferences(tmp_path).write({"eviction_policy": "lru"})
+    library.add_to_collection([library.documents()[0].id], "Nature")
     path = tmp_path / "export.zip"
     with path.open("wb") as file:
         assert export_library(tmp_path, file) == 2
@@ -58,6 +59,7 @@ def test_another_library_gets_the_documents_and_the_settings(library, exported, 
     other = open_library(folder="other/library")
     list(other.embed_missing())
     assert {document.id: other.chunks(document.id) for document in other.documents()} == chunks
+    assert [document.collections for document in other.documents()] == [("Nature",), ()]
     assert search(other, "heron reeds", 1)[0].similarity is not None
 
 

@@ -1,5 +1,6 @@
 """A search limited to documents equals a filtered search of all, and still gives `top_k` hits."""
 
+import sqlite3
 from contextlib import closing
 from hashlib import sha256
 
@@ -8,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.catalog.catalog import Catalog
+from store.catalog.schema import FILE_NAME
 from store.document_library import CANDIDATES_PER_HIT
+from store.types import COLLECTION
 from tests.store.conftest import search
 from tests.support.fakes import WordEmbedder
 
@@ -107,3 +110,53 @@ def test_chunks_by_id_returns_only_existing_chunks(filled):
     assert filled.chunks_by_id([second.id, "unknown-0", first.id]) == {first.id: first, second.id: second}
     filled.delete(document.id)
     assert filled.chunks_by_id([first.id]) == {}
+
+
+def collections(library):
+    return {document.name: document.collections for document in library.documents() if document.collections}
+
+
+def test_a_search_in_a_collection_finds_its_documents_only_also_later_ones(filled, file_of):
+    first, second = (document.id for document in filled.documents()[:2])
+    filled.add_to_collection([first], " Field\u202enotes\n")
+    scope = (f"{COLLECTION}Fieldnotes",)
+    assert {hit.chunk.document_id for hit in search(filled, "heron and granite", 99, scope)} == {first}
+    filled.add_to_collection([second, "unknown"], "fieldNOTES")
+    assert {hit.chunk.document_id for hit in search(filled, "heron and granite", 99, scope)} == {first, second}
+    filled.remove_from_collection([first], "Fieldnotes")
+    assert {hit.chunk.document_id for hit in search(filled, "heron and granite", 99, scope)} == {second}
+    filled.delete(second)
+    assert collections(filled) == {} and search(filled, "heron and granite", 3, scope) == []
+
+
+def test_collections_survive_a_restart_a_rechunk_a_damaged_database_and_damage_to_themselves(
+    filled, open_library, tmp_path
+):
+    document = filled.documents()[0]
+    filled.add_to_collection([document.id], "b")
+    filled.add_to_collection([document.id], "A")
+    filled.add_to_collection([document.id], " \n")
+    list(filled.reindex(document.id))
+    filled.close()
+    expected = {document.name: ("A", "b")}
+    assert collections(open_library()) == expected
+    open_library().close()
+    path = tmp_path / "library" / FILE_NAME
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    library = open_library()
+    assert "was damaged" in library.notice and collections(library) == expected
+    library.close()
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE documents SET collections = '[1' WHERE collections != '[]'")
+    assert collections(open_library()) == {}
+
+
+def test_a_library_of_the_version_before_collections_is_migrated(filled, open_library, tmp_path):
+    filled.close()
+    with closing(sqlite3.connect(tmp_path / "library" / FILE_NAME)) as database, database:
+        database.execute("ALTER TABLE documents DROP COLUMN collections")
+        database.execute("PRAGMA user_version = 2")
+    library = open_library()
+    assert library.notice == "" and len(library.documents()) == 5 and collections(library) == {}
+    library.add_to_collection([library.documents()[0].id], "new")
+    assert len(collections(library)) == 1

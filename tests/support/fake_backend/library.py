@@ -49,6 +49,18 @@ class FakeLibrary:
         documents[[document.id for document in documents].index(document_id)] = renamed
         return renamed
 
+    def add_to_collection(self, document_ids: Sequence[str], name: str) -> None:
+        self._change(document_ids, lambda names: {*names, name})
+
+    def remove_from_collection(self, document_ids: Sequence[str], name: str) -> None:
+        self._change(document_ids, lambda names: {*names} - {name})
+
+    def _change(self, document_ids, change) -> None:
+        self._backend.stored_documents[:] = [
+            replace(each, collections=tuple(sorted(change(each.collections)))) if each.id in document_ids else each
+            for each in self._backend.stored_documents
+        ]
+
     def reindex(self, document_ids: Sequence[str], cancel: Event) -> Iterator[list[IngestProgress]]:
         documents = [self._document(document_id) for document_id in document_ids]
         states = [IngestProgress(document.name, "waiting", 0, 1) for document in documents]

@@ -1,11 +1,12 @@
 """Handlers of the chat bar, and of the data that browsers send, without a browser."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 
 import gradio as gr
 import pytest
 
+from store.types import COLLECTION, Document
 from tests.ui.conftest import ME
 from tests.ui.pages.test_chat import TURN, chat
 from tests.ui.test_flow import ask
@@ -52,6 +53,14 @@ def test_a_deleted_chat_is_deleted_by_the_browser_after_the_server_has_left_it(p
     assert update[page.carrier] == {"here": update[page.chat].id, "deleted": "c1"}
     kept = chat(TURN, TURN)
     assert press(page, "open", chat=asdict(kept))[page.chat] == kept
+
+
+def test_an_opened_chat_searches_where_its_last_question_did(page, backend):
+    backend.stored_documents = [Document("1" * 64, "a.txt", 1, None, 1, 1.0, collections=("Boats",))]
+    boats = chat(replace(TURN, scope=(f"{COLLECTION}Boats", "deleted")))
+    update = press(page, "open", chat=asdict(boats))
+    assert update[page.composer.picker.documents].value == [f"{COLLECTION}Boats"]
+    assert page.composer.picker.documents not in press(page, "new")
 
 
 def test_a_chat_changed_in_another_tab_continues_as_a_copy_with_a_warning(page):

@@ -103,6 +103,25 @@ def test_each_tier_has_its_own_kv_size_and_the_page_says_why_kv_is_large(session
     assert "22 KiB for each token" in summary and "Memory and disk can each have a copy" in summary
 
 
+def test_selected_documents_join_a_collection_which_then_filters_the_table(session):
+    first, second, _ = session.backend.documents()
+    for document in (first, second):
+        session.click("choose", document.id, on=True)
+    session.click("name")
+    assert session.page.table not in session.page.refresh(session.view)  # the name is being typed
+    session.click("join", name="Contracts <b>")
+    assert session.view.selected == () and "Contracts &lt;b&gt;</bdi> <small>2</small>" in session.html
+    assert "Contracts &lt;b&gt;" in session.updates[-1][session.sidebar.document_list]
+    session.click("collection", "Contracts <b>")
+    assert "b.pdf" in session.html and "c &amp; d.md" not in session.html
+    session.click("choose", first.id, on=True)
+    session.click("leave", "Contracts <b>")
+    assert [each.collections for each in session.backend.documents()] == [(), ("Contracts <b>",), ()]
+    session.click("choose", second.id, on=True)
+    session.click("leave", "Contracts <b>")
+    assert "c &amp; d.md" in session.html and "Collections" not in session.html
+
+
 def test_a_deletion_shows_what_it_frees_and_has_to_be_confirmed(session):
     (first, *_) = session.backend.documents()
     session.click("confirm")

@@ -11,6 +11,7 @@ from engine.fidelity import TARGETS
 from engine.method import default_method
 from engine.request import ChatTurn, Request
 from store.errors import KVScopeError
+from store.types import COLLECTION
 from ui.components import inputs
 from ui.components.document_picker import DocumentPicker
 from ui.components.method_options import MethodOptions
@@ -148,10 +149,11 @@ class Composer:
 
     def _whole_checkbox(self, selected: list[str] | None) -> Any:
         """Show the checkbox if one document is selected, disabled if it does not fit into the context."""
-        if len(selected or []) != 1:
+        documents = tuple(selected or ())
+        if len(documents) != 1 or documents[0].startswith(COLLECTION):
             return gr.Checkbox(visible="hidden", value=False)
         try:
-            budget = self._backend.budget(Request("", documents=tuple(selected or ()), whole_document=True))
+            budget = self._backend.budget(Request("", documents=documents, whole_document=True))
         except KVScopeError:  # e.g. the models are still loading; asking reports what is wrong
             return gr.Checkbox(visible=True, interactive=True, info=_WHOLE_INFO)
         if budget.fits_whole:

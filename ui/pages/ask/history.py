@@ -10,6 +10,7 @@ from typing import Any
 import gradio as gr
 from pydantic import TypeAdapter, ValidationError
 
+from ui.components.document_picker import DocumentPicker
 from ui.events import INSTANT, Update, session_of
 from ui.format import count, day
 from ui.html import Markup, button, join, tag
@@ -56,11 +57,13 @@ class ChatHistory:
     carrier: gr.JSON  # exchanged with the browser script that stores the chats
     bar: gr.HTML
     results: Results
+    picker: DocumentPicker  # shows what the last question of an opened chat was asked about
     is_busy: Callable[[str], bool]  # whether a session's question is running; its chat cannot be changed meanwhile
 
     def connect(self, page: gr.Blocks) -> None:
         """Connect the bar's buttons; restore this tab's chat when the page is loaded."""
-        outputs = [self.chat, self.replaces_last, self.carrier, self.bar, *self.results]
+        documents = self.picker.documents
+        outputs = [self.chat, self.replaces_last, self.carrier, self.bar, documents, *self.results]
         page.load(self.restore, self.carrier, outputs, js=_LOAD_JS, **INSTANT)
         self.then_store(self.bar.click(self.handle_action, self.chat, outputs, **INSTANT))
 
@@ -106,7 +109,10 @@ class ChatHistory:
         return {self.chat: chat, self.carrier: {"chat": asdict(chat), "answered": answered}}
 
     def _open(self, chat: Chat) -> Update:
-        return {self.chat: chat, self.replaces_last: False, **self.results.show_chat(chat)}
+        update: Update = {self.chat: chat, self.replaces_last: False, **self.results.show_chat(chat)}
+        if chat.turns:
+            update[self.picker.documents] = self.picker.refresh(list(chat.turns[-1].scope))
+        return update
 
 
 def parse_summaries(rows: Any) -> list[ChatSummary]:

@@ -90,7 +90,13 @@ class Ask:
             answer, preview, thread, reply, passages, metrics, waterfall, runs, download, history, tagline, welcome
         )
         self.history = ChatHistory(
-            self.chat, self.replaces_last, self.carrier, self.chat_bar, self.results, self.tasks.is_busy
+            self.chat,
+            self.replaces_last,
+            self.carrier,
+            self.chat_bar,
+            self.results,
+            self.composer.picker,
+            self.tasks.is_busy,
         )
         self._connect()
 

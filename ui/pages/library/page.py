@@ -74,7 +74,7 @@ class Library:
 
     def refresh(self, view: View) -> Update:
         """Return the current table; while a name is being edited, the table is not redrawn."""
-        return {self.poll: gr.Timer(active=False)} if view.renaming else self._draw(view)
+        return {self.poll: gr.Timer(active=False)} if view.renaming or view.naming else self._draw(view)
 
     def filter(self, view: View, words: str) -> Update:
         view = replace(view, filter=words, limit=table.PAGE_SIZE, renaming="", pending_delete=())
@@ -90,7 +90,7 @@ class Library:
             view = replace(view, renaming="", pending_delete=())
             return {self.view: view, self.error: error_box(user_message(error)), **self._draw(view)}
         update = {self.view: view, self.error: "", **self._draw(view)}
-        if action in ("save", "confirm"):
+        if action in ("save", "confirm", "join", "leave"):
             update[self._sidebar.document_list] = self._sidebar.current()
         return update
 
@@ -119,7 +119,17 @@ class Library:
         if action == "more":
             return replace(view, limit=view.limit + table.PAGE_SIZE)
         if action == "none":
-            return replace(view, selected=(), pending_delete=())
+            return replace(view, selected=(), pending_delete=(), naming=False)
+        if action == "collection":
+            return replace(view, collection="" if view.collection == target else target, limit=table.PAGE_SIZE)
+        if action == "name":
+            return replace(view, naming=True, renaming="", pending_delete=())
+        if action == "join":
+            library.add_to_collection(self._selected(view), target or str(data.get("name") or ""))
+            return replace(view, naming=False, selected=())
+        if action == "leave":
+            library.remove_from_collection(self._selected(view), target)
+            return replace(view, selected=())
         if action in ("choose", "all"):
             listed = filter_and_sort(library.list_with_usage(), view)
             changed = {each.document.id for each in listed} if action == "all" else {target}
@@ -127,7 +137,7 @@ class Library:
             selected = (*others, *sorted(changed)) if data.get("on") else others
             return replace(view, selected=selected, pending_delete=())
         if action == "rename":
-            return replace(view, renaming=target, pending_delete=())
+            return replace(view, renaming=target, naming=False, pending_delete=())
         if action == "save" and target == view.renaming:
             if name := str(data.get("name") or "").strip():
                 library.rename(target, name)
@@ -141,11 +151,11 @@ class Library:
                 self._backend.delete(document_id)
             remaining = tuple(each for each in view.selected if each not in view.pending_delete)
             return replace(view, pending_delete=(), selected=remaining)
-        return replace(view, pending_delete=(), renaming="")
+        return replace(view, pending_delete=(), renaming="", naming=False)
 
     def _selected(self, view: View) -> tuple[str, ...]:
         """Return the ids of all selected documents in table order, including those hidden by the filter."""
-        documents = filter_and_sort(self._backend.library.list_with_usage(), replace(view, filter=""))
+        documents = filter_and_sort(self._backend.library.list_with_usage(), replace(view, filter="", collection=""))
         return tuple(each.document.id for each in documents if each.document.id in view.selected)
 
     def _draw(self, view: View) -> Update:

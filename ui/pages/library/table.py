@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from backend.interface.library import DocumentUsage, Passage
+from store.names import MAX_LABEL_LENGTH
 from store.types import Excerpt
+from ui.components.document_picker import collection_sizes
 from ui.components.excerpt import page_label, render_excerpt
 from ui.components.tiers import TIERS
 from ui.format import UNKNOWN, count, day, size
@@ -51,12 +53,20 @@ class View:
     pending_delete: tuple[str, ...] = ()  # the documents whose deletion has to be confirmed
     freed_bytes: int = 0  # by their deletion
     selected: tuple[str, ...] = ()
+    naming: bool = False  # whether a collection for the selected documents is being named
+    collection: str = ""  # whose documents alone are shown
 
 
 def filter_and_sort(documents: Sequence[DocumentUsage], view: View) -> list[DocumentUsage]:
-    """Return the documents whose names contain every word of the filter, in the view's order."""
+    """Return the view's documents, those with every word of the filter in their names, in its order."""
     words = view.filter.casefold().split()
-    matches = [each for each in documents if all(word in each.document.name.casefold() for word in words)]
+    exists = any(view.collection in each.document.collections for each in documents)
+    matches = [
+        each
+        for each in documents
+        if all(word in each.document.name.casefold() for word in words)
+        and (not exists or view.collection in each.document.collections)
+    ]
     return sorted(matches, key=COLUMNS[view.order][2], reverse=view.descending)
 
 
@@ -91,7 +101,7 @@ def render_table(
         return tag("div", tag("p", tag("b", "No documents yet")), tag("p", hint), class_="kv-none")
     rows = filter_and_sort(documents, view)
     visible = rows[: view.limit]
-    bar = _selection_bar(documents, view, {each.document.id for each in visible})
+    bar = join(_collections(documents, view), _selection_bar(documents, view, {each.document.id for each in visible}))
     if not rows:
         hint = join("No name contains ", tag("bdi", view.filter), ". Clear the filter to see all.")
         return join(bar, tag("p", hint, class_="kv-none"))
@@ -142,14 +152,54 @@ def _selection_bar(documents: Sequence[DocumentUsage], view: View, visible_ids: 
     selected = [each for each in documents if each.document.id in view.selected]
     if not selected:
         return Markup("")
+    label = tag("span", f"{len(selected)} selected{_hidden_note(selected, visible_ids)}", role="status")
+    if view.naming:
+        return tag("div", label, *_name_collection(documents), class_="kv-chosen")
     return tag(
         "div",
-        tag("span", f"{len(selected)} selected{_hidden_note(selected, visible_ids)}", role="status"),
+        label,
+        button("name", "", "Add to collection\u2026"),
+        *(
+            button("leave", name, "Remove from ", tag("bdi", name))
+            for name in collection_sizes(each.document for each in selected)
+        ),
         button("reindex", "", "Re-index"),
         button("delete", "", "Delete", class_="kv-danger"),
         button("none", "", "Clear selection"),
         class_="kv-chosen",
     )
+
+
+def _collections(documents: Sequence[DocumentUsage], view: View) -> Markup | None:
+    """Return a button for each collection, which shows its documents alone; None if there are no collections."""
+    buttons = [
+        button(
+            "collection",
+            name,
+            tag("bdi", name),
+            " ",
+            tag("small", size),
+            aria_pressed=str(name == view.collection).lower(),
+        )
+        for name, size in collection_sizes(each.document for each in documents).items()
+    ]
+    return tag("div", tag("span", "Collections"), *buttons, class_="kv-collections") if buttons else None
+
+
+def _name_collection(documents: Sequence[DocumentUsage]) -> list[Markup]:
+    """Return a box for the name of a collection, and a button for each existing one."""
+    attributes = {
+        "maxlength": MAX_LABEL_LENGTH,
+        "placeholder": "New collection",
+        "aria_label": "Name of the collection",
+    }
+    existing = collection_sizes(each.document for each in documents)
+    return [
+        *(button("join", name, tag("bdi", name)) for name in existing),
+        tag("input", type="text", data_act="join", data_id="", data_focus=True, **attributes),
+        button("join", "", "Add", class_="kv-primary"),
+        button("keep", "", "Cancel"),
+    ]
 
 
 def _hidden_note(documents: Sequence[DocumentUsage], visible_ids: Set[str]) -> str:
@@ -213,7 +263,9 @@ def _name(usage: DocumentUsage, view: View, is_open: bool) -> Markup:
     if document.is_outdated:
         remedy = "Delete it and add the file again" if document.num_pages else "Re-index it"
         notes.append(f"Added by an earlier version. {remedy}, so that tables and headings are recognized.")
-    return join(toggle, *(tag("p", note, class_="kv-note", dir="auto") for note in notes))
+    collections = tag("p", *(tag("bdi", name, class_="kv-badge") for name in document.collections))
+    warnings = [tag("p", note, class_="kv-note", dir="auto") for note in notes]
+    return join(toggle, collections if document.collections else None, *warnings)
 
 
 def _cached(usage: DocumentUsage) -> Markup:
