@@ -29,6 +29,7 @@ from engine.request import Answer, ContextBudget, Request
 from engine.scheduler.worker_thread import run_in_thread
 from engine.strategies import list_methods
 from store.catalog.transfer import export_library
+from store.feedback import Feedback
 from store.types import Document, Hit
 
 SETTINGS_CHANGED = "Stopped because the settings were changed. Ask again when the status is ready."
@@ -46,6 +47,7 @@ class LocalBackend:
         self._calibration = IdleCalibration(self.loader, self.tasks)
         self.models = LocalModelService(self.loader, self._calibration)
         self.cache = LocalCacheService(self.loader, chunk_owners)
+        self.feedback = Feedback(settings.data)
         self._metrics = Metrics(self.tier_usage, self._kernels)
         self._repairs = Repairs(self.loader, self.tasks)
         if settings.sample_docs:
@@ -82,7 +84,9 @@ class LocalBackend:
                 # KV is deleted first: its keys are computed from the texts, which go with the document.
                 texts = {chunk.passage for chunk in documents.chunks(document_id)}
                 keys = [key for text in texts for key in passages.delete(text)]
+                self.feedback.forget(document_id)
                 deleted = documents.delete(document_id)
+                self.feedback.forget(document_id)  # it may have been rated in the meantime
                 for text in {chunk.passage for chunk in deleted} - texts:
                     passages.delete(text)
                 for key in keys:

@@ -14,6 +14,7 @@ from backend.interface.models import ModelService, SettingsChange
 from engine.cache.admin import EvictionResult
 from server.client import client_label, current_client
 from store.audit import AuditLog
+from store.feedback import Feedback
 from store.types import Document
 
 
@@ -82,7 +83,18 @@ class _AuditedCache(_Audited):
         return evicted
 
 
+class _AuditedFeedback(_Audited):
+    def export(self) -> str:
+        with self._audit.recording(_client(), "export-ratings"):
+            ratings: str = self._wrapped.export()
+        return ratings
+
+
 class _AuditedBackend(_Audited):
+    @property
+    def feedback(self) -> Feedback:
+        return cast(Feedback, _AuditedFeedback(self._wrapped.feedback, self._backend, self._audit))
+
     @property
     def models(self) -> ModelService:
         return cast(ModelService, _AuditedModels(self._wrapped.models, self._backend, self._audit))

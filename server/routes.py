@@ -72,6 +72,12 @@ def app_kwargs(
     def metrics(request: HttpRequest) -> Response:
         return PlainTextResponse(backend.metrics_text(), media_type="text/plain; version=0.0.4")
 
+    def ratings(request: HttpRequest) -> Response:
+        if request.headers.get("sec-fetch-site") == "cross-site":
+            return ApiError(403, "Open the Library page to export the ratings.").response()
+        headers = {"Content-Disposition": "attachment; filename=kvscope-ratings.jsonl"}
+        return PlainTextResponse(backend.feedback.export(), headers=headers, media_type="application/jsonl")
+
     exporting = Lock()
 
     def export(request: HttpRequest) -> Response:
@@ -104,6 +110,7 @@ def app_kwargs(
         Route("/healthz", health),
         Route("/metrics", metrics),
         Route("/library.zip", export),
+        Route("/ratings.jsonl", ratings),
         Route("/page.png", page_route(backend)),
         Route(PATH, mcp, methods=["GET", "POST", "DELETE"]),
         Mount("/v1", _openai_api(backend, max_questions)),

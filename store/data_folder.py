@@ -11,7 +11,15 @@ import platformdirs
 
 TEMPORARY = "kvscope-temporary"
 OWN_NAMES = (  # patterns of what KVScope creates in the folder
-    *(".lock", ".holder.json", "preferences.json*", "samples-added", "costs-*.json*", "fidelity-*.json*"),
+    *(
+        ".lock",
+        ".holder.json",
+        "preferences.json*",
+        "samples-added",
+        "feedback.jsonl*",
+        "costs-*.json*",
+        "fidelity-*.json*",
+    ),
     *("library", "kv", "models", "models.lock", "bench", "audit", TEMPORARY),
 )
 log = logging.getLogger("kvscope")

@@ -9,7 +9,19 @@ import re
 import markupsafe
 from markupsafe import Markup
 
-__all__ = ["Markup", "button", "error_box", "escape", "fact", "join", "printable", "progress_line", "swatch", "tag"]
+__all__ = [
+    "Markup",
+    "button",
+    "error_box",
+    "escape",
+    "fact",
+    "icon",
+    "join",
+    "printable",
+    "progress_line",
+    "swatch",
+    "tag",
+]
 
 # Characters that a browser hides or obeys: controls, surrogates, and the two forced changes of reading direction.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202d\u202e\ufffe\uffff]|[\ud800-\udfff]")
@@ -67,3 +79,9 @@ def fact(name: str, value: str, tooltip: str | None = None) -> Markup:
 def swatch(colour: str) -> Markup:
     """Return a small square in a colour of a figure."""
     return tag("span", class_="kv-swatch", style=f"background:{colour}", aria_hidden="true")
+
+
+def icon(path: str) -> Markup:
+    """Return a line drawing of 18 pixels, given as an SVG path in a square of 24."""
+    stroke = {"fill": "none", "stroke": "currentColor", "stroke_width": "1.7", "stroke_linecap": "round"}
+    return tag("svg", tag("path", d=path, **stroke), viewBox="0 0 24 24", width=18, height=18, aria_hidden="true")

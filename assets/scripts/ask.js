@@ -35,6 +35,21 @@ window.kvscopeAsk = (() => {
       });
     },
 
+    // Turns clicks on the buttons of a rating, and Enter in its box, into Gradio events with the text of the box.
+    connectFeedback: (element, trigger) => {
+      const send = (button) => {
+        const { act, id } = button.dataset;
+        trigger("click", { act, id, text: element.querySelector("input")?.value });
+      };
+      element.addEventListener("click", (event) => {
+        const button = event.target.closest("[data-act]");
+        if (button) send(button);
+      });
+      element.addEventListener("keydown", (event) => {
+        if (event.key === "Enter" && event.target.matches("input")) send(element.querySelector("[data-act=expected]"));
+      });
+    },
+
     // Marks the column of a chat that has a question, for the styles.
     markChat: (element) => {
       const mark = () => {

@@ -13,6 +13,7 @@ from engine.analysis.comparison import CompareRequest, Comparison
 from engine.analysis.inspection import InspectionStep
 from engine.method import MethodInfo
 from engine.request import Answer, ContextBudget, Request
+from store.feedback import Feedback
 from store.types import Document, Hit
 
 
@@ -42,6 +43,9 @@ class Backend(Protocol):
     def cache(self) -> CacheService: ...
     @property
     def library(self) -> LibraryService: ...
+    @property
+    def feedback(self) -> Feedback: ...  # ratings of answers
+
     @property
     def models(self) -> ModelService: ...
 

@@ -12,7 +12,7 @@ from store.errors import StoreFull
 from store.types import Document
 from tests.browser.conftest import PATIENCE_MS, SAMPLES
 from tests.support.fake_backend.backend import METHODS
-from tests.support.page_checks import too_wide
+from tests.support.page_checks import serious, too_wide
 
 pytestmark = pytest.mark.browser
 
@@ -289,13 +289,26 @@ def test_hostile_names_texts_and_answers_are_shown_as_text(visit, backend):
     tab.finish()
     tab.ask(HOSTILE[2])
     tab.finish()
+    tab.page.click("#reply button[title='Bad answer']")
+    box = tab.page.locator("#feedback input")
+    box.fill(HOSTILE[1])
+    assert serious(tab.page) == []
+    box.press("Enter")
+    expect(tab.page.locator("#feedback")).to_contain_text("Saved as a bad answer, with the right one.")
+    assert [(each.question, each.expected) for each in backend.feedback.ratings()] == [(HOSTILE[2], HOSTILE[1])]
     tab.page.locator("#document-list .kv-remove").first.click()
     expect(tab.page.locator("#document-list .kv-danger")).to_be_visible()
-    for place in ("#document-list", "#reply", "#passages", "#history", "#thread", "#chatbar"):
+    for place in ("#document-list", "#reply", "#feedback", "#passages", "#history", "#thread", "#chatbar"):
         assert tab.page.locator(f"{place} script, {place} img, {place} b, {place} .katex").count() == 0, place
     assert HOSTILE[1] in tab.page.inner_text("#document-list") and HOSTILE[1] in tab.page.inner_text("#reply .kv-text")
     assert "${window.harmed = 3} {{constructor}} $$\\frac{1}{2}$$" in tab.page.inner_text("#reply .kv-text")
     assert tab.page.evaluate("window.harmed") is None
+    tab.go("Library", "Documents")
+    expect(tab.page.get_by_role("link", name="Export ratings")).to_be_visible()
+    tab.go("Ask")
+    tab.page.click("#feedback button")
+    expect(tab.page.locator("#feedback")).to_be_empty()
+    assert backend.feedback.ratings() == []
     assert tab.errors == [] and tab.outside == []
 
 

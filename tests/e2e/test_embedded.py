@@ -20,6 +20,7 @@ from engine.model.loading.load import load_decoder
 from engine.prompt.template import PromptTemplate
 from engine.request import ChatTurn, Request
 from server.routes import app_kwargs
+from store.feedback import RatedPassage, Rating
 from tests.support.doubles import last, make_hierarchy
 from tests.support.tolerance import DEEP
 from ui.pages.lab.compare.part import FAILING_METHODS, FAILING_QUESTION
@@ -132,11 +133,14 @@ def test_a_deleted_document_is_gone_and_its_kv_freed(app, tmp_path):
     assert ended[0].stage == "done"
     (note,) = [document for document in backend.documents() if document.name == "note.txt"]
     request = replace(ASK, question="Where does the spare key to the boathouse hang?")
-    assert "note.txt" in {source.document for source in answer_of(backend, request).sources}
+    answer = answer_of(backend, request)
+    assert "note.txt" in {source.document for source in answer.sources}
+    passages = tuple(RatedPassage(source.document_id, source.text) for source in answer.sources)
+    backend.feedback.put(Rating("1", 0.0, request.question, answer.text, True, request.method, passages))
     backend.loader.runtime.tiers.drain()  # the answer, too, has computed what is to be written
     held = size_bytes(backend)
     backend.delete(note.id)
-    assert size_bytes(backend) < held
+    assert size_bytes(backend) < held and backend.feedback.ratings() == []
     assert "note.txt" not in {source.document for source in answer_of(backend, request).sources}
 
 

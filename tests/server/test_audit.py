@@ -60,6 +60,7 @@ def test_each_action_of_the_apis_has_its_entry_and_questions_have_none(server, f
     body = {"messages": [{"role": "user", "content": "What is xylophonquartz?"}]}
     assert httpx.post(f"{server.url}v1/chat/completions", json=body, headers=BEARER, timeout=60).status_code == 200
     assert httpx.get(f"{server.url}library.zip", headers=BEARER, timeout=60).status_code == 200
+    assert httpx.get(f"{server.url}ratings.jsonl", headers=BEARER, timeout=60).text == ""
     gradio.predict(SHA, api_name="/delete_document")
     gradio.predict("What is xylophonquartz?", api_name="/delete_document")
     assert "xylophonquartz" not in (folder / "audit" / ACTIONS).read_text().lower()
@@ -70,6 +71,7 @@ def test_each_action_of_the_apis_has_its_entry_and_questions_have_none(server, f
         entry(KEY, "rename", name="a.txt", **document, new_name="b.txt"),
         entry(KEY, "reindex", name="b.txt", **document),
         entry(KEY, "export"),
+        entry(KEY, "export-ratings"),
         entry(KEY, "delete", name="b.txt", **document),
         entry(KEY, "delete", "unchanged"),
     ]

@@ -18,6 +18,7 @@ from engine.errors import LoadingFailed, QuestionTooLong
 from engine.request import ChatTurn, Request
 from server.routes import MAX_BODY_BYTES, app_kwargs
 from store.errors import ExportFailed
+from store.feedback import Rating
 from store.types import Document
 from tests.server.conftest import until
 from tests.support.fake_backend.backend import METHODS, FakeBackend
@@ -318,6 +319,14 @@ def test_the_library_is_downloaded_as_a_file(url):
     response = httpx.get(f"{url}library.zip")
     assert response.status_code == 200 and response.content == b"PK exported"
     assert "attachment" in response.headers["content-disposition"]
+
+
+def test_ratings_are_downloaded_as_lines_but_not_by_another_site(url, backend):
+    backend.feedback.put(Rating("1", 5.0, "Who?", "She.", True, "full", ()))
+    response = httpx.get(f"{url}ratings.jsonl")
+    assert json.loads(response.text)["answers"] == ["She."]
+    assert "attachment" in response.headers["content-disposition"]
+    assert httpx.get(f"{url}ratings.jsonl", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
 
 
 def test_the_page_is_compressed_for_clients_that_can_read_it(url):

@@ -32,8 +32,28 @@ HOSTILE = [
     "photo\u202egnp.exe",
     "lone \ud800 surrogate",
 ]
-OURS = {"article", "h2", "h3", "p", "div", "span", "em", "ul", "ol", "li", "section", "mark", "bdi", "small", "button"}
+OURS = {
+    "article",
+    "h2",
+    "h3",
+    "p",
+    "div",
+    "span",
+    "em",
+    "ul",
+    "ol",
+    "li",
+    "section",
+    "mark",
+    "bdi",
+    "small",
+    "button",
+    "svg",
+    "path",
+}
 OURS |= {
+    "svg",
+    "path",
     "details",
     "summary",
     "dl",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event
 from typing import IO
 
@@ -23,6 +24,7 @@ from engine.prompt.validate import validate
 from engine.request import Answer, ContextBudget, MarkedPassage, RatioPreview, Request, Source, TextSpan
 from engine.trace import Stage, Trace
 from store.errors import NoSuchDocument
+from store.feedback import Feedback
 from store.types import PARSER_VERSION, Chunk, Document, Hit
 from tests.support.fake_backend.cache import FakeCache
 from tests.support.fake_backend.comparison import FakeComparison
@@ -111,6 +113,8 @@ class FakeBackend:
         self.cleared = False
         self.has_original = True  # of documents with pages
         self.cache = FakeCache()
+        self._folder = TemporaryDirectory()
+        self.feedback = Feedback(Path(self._folder.name))
         self.library = FakeLibrary(self)
         self.models.reset(pace_s)
         self.inspection = FakeInspection(self)
@@ -293,12 +297,13 @@ class FakeBackend:
             for part, recomputed in ((text[start : start + fresh], True), (text[start + fresh : start + 100], False))
             if part
         ]
-        names = [document.name for document in self.stored_documents] or ["harbour-handbook.md"]
+        names = [(document.name, document.id) for document in self.stored_documents]
+        name, document_id = names[rank % len(names)] if names else ("harbour-handbook.md", "d" * 64)
         tokens = max(1, len(text) // 4)
         return Source(
             rank=rank,
-            document=names[rank % len(names)],
-            document_id="d" * 64,
+            document=name,
+            document_id=document_id,
             page=None if rank == 2 else 10 * rank + 1,
             similarity=None if rank == 3 else 0.74 - 0.1 * rank,
             matched_words=rank != 1,

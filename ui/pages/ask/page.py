@@ -21,6 +21,7 @@ from ui.html import Markup, error_box, fact, join, printable, tag
 from ui.pages.ask.chat import Chat, Turn
 from ui.pages.ask.composer import Composer
 from ui.pages.ask.demonstration import DemonstrationPanel
+from ui.pages.ask.feedback import FeedbackPanel
 from ui.pages.ask.history import ChatHistory, render_chat_bar
 from ui.pages.ask.passages import render_passages
 from ui.pages.ask.results import NO_METRICS, Results, render_error, render_preview, render_turns, render_waiting
@@ -70,6 +71,7 @@ class Ask:
                 tagline = gr.HTML(tag("p", _TAGLINE, class_="kv-tagline"), elem_id="tagline", js_on_load=None)
                 thread = gr.HTML(elem_id="thread", js_on_load=_ANSWER_JS)
                 reply = gr.HTML(elem_id="reply", js_on_load=f"{_ANSWER_JS} kvscopeAsk.scrollToNew(element);")
+                self.feedback = FeedbackPanel(self._backend)
                 passages = gr.HTML(elem_id="passages", js_on_load="kvscopeAsk.showQuotes(element);")
                 self.composer = Composer(self._backend)
                 with gr.Column(elem_id="welcome") as welcome:
@@ -85,10 +87,23 @@ class Ask:
                 download = gr.DownloadButton("Download trace (JSON)", size="sm", visible="hidden", elem_id="download")
                 history = gr.HTML(elem_id="history", js_on_load=None)
         answer = gr.State(None)  # must have no change listener, or Gradio hashes all of it
-        preview = self.composer.preview
+        preview, feedback = self.composer.preview, self.feedback.line
         self.results = Results(
-            answer, preview, thread, reply, passages, metrics, waterfall, runs, download, history, tagline, welcome
+            answer,
+            preview,
+            thread,
+            reply,
+            feedback,
+            passages,
+            metrics,
+            waterfall,
+            runs,
+            download,
+            history,
+            tagline,
+            welcome,
         )
+        self.feedback.connect(reply, answer, self.chat)
         self.history = ChatHistory(
             self.chat,
             self.replaces_last,

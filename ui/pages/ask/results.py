@@ -16,7 +16,7 @@ from ui.events import Update
 from ui.figures.answer_metrics import render_metrics, render_state
 from ui.figures.runs import Run, runs_figure
 from ui.format import SHORT_TOKENS, count, duration, nats, percent, rate, short
-from ui.html import Markup, button, error_box, join, progress_line, tag
+from ui.html import Markup, button, error_box, icon, join, progress_line, tag
 from ui.pages.ask.chat import Chat, Turn, TurnSource
 from ui.pages.ask.evidence import render_evidence
 from ui.pages.ask.passages import render_passages
@@ -33,6 +33,8 @@ _BUTTONS = {
     "expand": ("Inspect", "Show attention and token selection for this question"),
     "apply": ("Compare", "Compare methods on this question"),
 }
+_RATINGS = ("good", "bad")
+_THUMB = "M7 11v9H4v-9z M7 11l4-7c1.5 0 2.4 1 2.1 2.4L12.5 10h5.3c1.3 0 2.1 1 1.8 2.2l-1.6 6.3c-.3 1-1 1.5-2 1.5H7"
 _PREVIEW = (
     "Nothing was computed: the tokens come from the stored scores of this answer. The time to first token (TTFT) is "
     "its own, with recomputing scaled by the measured cost of prefill. The KL divergence from full prefill is what the "
@@ -62,6 +64,7 @@ class Results(NamedTuple):
 
     thread: gr.HTML
     reply: gr.HTML
+    feedback: gr.HTML
     passages: gr.HTML
     metrics: gr.HTML
     waterfall: gr.HTML
@@ -77,6 +80,7 @@ class Results(NamedTuple):
             self.answer: None,
             self.preview: "",
             self.thread: render_turns(chat.visible_turns),
+            self.feedback: "",
             self.passages: "",
             self.metrics: NO_METRICS,
             self.waterfall: "",
@@ -163,10 +167,13 @@ def render_answer(answer: Answer, timing: Markup | None = None) -> Markup:
     is_empty = answer.state == "done" and not answer.text
     notes = tag("ul", *(tag("li", note) for note in answer.notes), class_="kv-notes", aria_label="Notes")
     text = _text_or_draft(answer)
-    is_useless = {"copy": not text, "upload": answer.state != "done" or not answer.text}
-    buttons = (
+    is_complete = answer.state == "done" and bool(answer.text)
+    is_useless = {"copy": not text, "upload": not is_complete}
+    buttons = [
         button(act, None, label, title=tooltip) for act, (label, tooltip) in _BUTTONS.items() if not is_useless.get(act)
-    )
+    ]
+    if is_complete:
+        buttons += [button("like", rating, icon(_THUMB), title=f"{rating.capitalize()} answer") for rating in _RATINGS]
     return _article(
         answer.request.question,
         render_state(answer),

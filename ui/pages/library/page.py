@@ -167,7 +167,9 @@ class Library:
             counting = any(each.bytes_by_tier is None for each in documents)
             return {
                 self.table: table.render_table(documents, view, self._preview(view, documents), not_ready),
-                self.summary: table.render_summary(documents, self._kv_token_bytes()),
+                self.summary: table.render_summary(
+                    documents, self._kv_token_bytes(), len(self._backend.feedback.ratings())
+                ),
                 self.poll: gr.Timer(active=counting),
             }
         except Exception as error:  # noqa: BLE001  the UI's boundary

@@ -11,13 +11,14 @@ from ui.components.document_picker import collection_sizes
 from ui.components.excerpt import page_label, render_excerpt
 from ui.components.tiers import TIERS
 from ui.format import UNKNOWN, count, day, size
-from ui.html import Markup, button, join, tag
+from ui.html import Markup, button, icon, join, tag
 
 PASSAGES_PER_PAGE = 20
 PAGE_SIZE = 50  # rows shown before "Show more"
 _CACHED = "Keys and values (KV) of its passages, which questions reuse: the size in each tier of the cache."
 _PASSAGES = "Parts of the text that are retrieved and cached individually (chunks)"
 _EXPORT = "All documents and settings in one file; `python app.py --import FILE` adds them to another library"
+_RATINGS = "Rated answers with questions and passages, as an evaluation file for `python -m bench quality`"
 COLUMNS: dict[str, tuple[str, str, Callable[[DocumentUsage], Any]]] = {  # key -> heading, tooltip, value to sort by
     "name": ("Name", "Sort by name", lambda usage: usage.document.name.casefold()),
     "size": ("Size", "File size", lambda usage: usage.document.size_bytes),
@@ -70,10 +71,10 @@ def filter_and_sort(documents: Sequence[DocumentUsage], view: View) -> list[Docu
     return sorted(matches, key=COLUMNS[view.order][2], reverse=view.descending)
 
 
-def render_summary(documents: Sequence[DocumentUsage], kv_token_bytes: int = 0) -> Markup:
+def render_summary(documents: Sequence[DocumentUsage], kv_token_bytes: int = 0, num_ratings: int = 0) -> Markup:
     """Return one line about all documents, and why their KV is large if its size per token is known.
 
-    Empty without documents.
+    With links that export the documents and the ratings. Empty without documents.
     """
     if not documents:
         return Markup("")
@@ -88,7 +89,8 @@ def render_summary(documents: Sequence[DocumentUsage], kv_token_bytes: int = 0) 
     if outdated := sum(each.needs_rechunk for each in documents):
         text += f" {count(outdated, 'document')} chunked with other settings."
     export = tag("a", "Export", href="library.zip", download="kvscope-library.zip", title=_EXPORT)
-    summary = tag("p", text, " ", export, class_="kv-muted")
+    ratings = tag("a", "Export ratings", href="ratings.jsonl", download="kvscope-ratings.jsonl", title=_RATINGS)
+    summary = tag("p", text, " ", export, join(" ", ratings) if num_ratings else None, class_="kv-muted")
     return join(summary, tag("p", about_kv, class_="kv-muted") if about_kv else None)
 
 
@@ -215,7 +217,7 @@ def _document_row(usage: DocumentUsage, view: View, preview: Markup | None) -> M
     is_open = view.open == document.id
     is_selected = document.id in view.selected
     actions = (
-        button(act, document.id, _icon(path), title=tooltip, aria_label=f"{verb} {document.name}")
+        button(act, document.id, icon(path), title=tooltip, aria_label=f"{verb} {document.name}")
         for act, verb, tooltip, path in _ACTIONS
     )
     cells = [
@@ -256,7 +258,7 @@ def _name(usage: DocumentUsage, view: View, is_open: bool) -> Markup:
         save = button("save", document.id, "Save", class_="kv-primary")
         return tag("div", box, save, button("keep", "", "Cancel"), class_="kv-rename")
     state = {"aria_expanded": "true" if is_open else "false", "title": "Show its passages"}
-    toggle = button("open", document.id, _icon(_CHEVRON), tag("bdi", document.name), class_="kv-name", **state)
+    toggle = button("open", document.id, icon(_CHEVRON), tag("bdi", document.name), class_="kv-name", **state)
     notes = [document.warning] if document.warning else []
     if usage.needs_rechunk:
         notes.append("Chunked with other settings than the current ones. Re-index it to apply them.")
@@ -293,11 +295,6 @@ def _confirm_delete(what: object, documents: Sequence[DocumentUsage], view: View
 
 def _checkbox(act: str, target: str, checked: bool, label: str) -> Markup:
     return tag("input", type="checkbox", data_act=act, data_id=target, checked=checked, aria_label=label)
-
-
-def _icon(path: str) -> Markup:
-    stroke = {"fill": "none", "stroke": "currentColor", "stroke_width": "1.7", "stroke_linecap": "round"}
-    return tag("svg", tag("path", d=path, **stroke), viewBox="0 0 24 24", width=18, height=18, aria_hidden="true")
 
 
 def _card(passage: Passage, previous_end: int, excerpt: Excerpt | None) -> Markup:
