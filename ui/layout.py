@@ -124,6 +124,7 @@ class App:
         self.ask.link_to_lab("apply", tabs, self.lab, "compare", "#compare-run")
         self.search.follow(document_list)
         self.search.link_to_ask(tabs, self.ask.composer)
+        self.library.link_to_ask(tabs, self.ask.composer)
         self.blocks.unload(self.close_session)
 
 

@@ -9,7 +9,7 @@ window.kvLibrary = (() => {
       const { act, id } = target.dataset;
       lastSelector = `[data-act="${act}"][data-id="${CSS.escape(id)}"]`;
       const name = target.parentElement.querySelector("input[type=text]")?.value;
-      trigger(act === "reindex" ? "submit" : "click", { act, id, name, ...extra });
+      trigger({ reindex: "submit", ask: "expand" }[act] ?? "click", { act, id, name, ...extra });
     };
     element.addEventListener("click", (event) => {
       const button = event.target.closest("button[data-act]");

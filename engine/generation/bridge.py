@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from engine.generation.quotes import Unit
+from engine.prompt.units import Unit
 
 NAME = re.compile(r"[^\W\d_a-z][\w'\u2019.&-]*(?: (?:(?:of|the|de|der|von|van|in|and) )?[^\W\d_a-z][\w'\u2019.&-]*)*")
 MAX_TITLE_CHARS = 80

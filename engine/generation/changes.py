@@ -1,12 +1,27 @@
-"""Say what changed between two versions of a sentence or of a table row."""
+"""Say what changed between two versions of a sentence or of a table row, or of a document."""
 
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 
+from engine.generation.quotes import format_quotes
+from engine.request import Quote
 from store.markdown import parse_row
 
 MIN_EQUAL = 0.5  # of the words of two sentences; with fewer, they are not versions of each other
 MAX_CHANGES = 3
 PUNCTUATION = ".,;:"
+
+
+def format_changes(changes: Sequence[Sequence[Quote]]) -> str:
+    """Return the changes between two documents as an answer: quotes of both with what differs, or of the only one."""
+    paragraphs = []
+    for quotes in changes:
+        if len(quotes) == 1:
+            title = f"Only in {quotes[0].document}:"
+        else:
+            title = describe_change(*(quote.text for quote in quotes)) or "Changed:"
+        paragraphs.append(f"{title}\n{format_quotes(quotes)}")
+    return "\n\n".join(paragraphs)
 
 
 def describe_change(old: str, new: str) -> str:

@@ -15,10 +15,10 @@ from operator import attrgetter, itemgetter, mul
 from threading import Event
 
 from engine.generation.bridge import Bridge, connecting_units, find_bridges
-from engine.generation.changes import describe_change
+from engine.generation.changes import describe_change, format_changes
 from engine.generation.confidence import is_enough, quote_confidence
 from engine.generation.overlap import content_stems, content_words, stem, unsupported_words
-from engine.generation.quotes import CELL, Unit, format_unit, whole_words
+from engine.generation.quotes import CELL, format_quotes, format_unit, whole_words
 from engine.generation.ranking import (
     MAX_EMBEDDED_UNITS,
     MIN_PROBABILITY,
@@ -36,6 +36,7 @@ from engine.generation.table_questions import (
     extreme_cell,
     is_in_range,
     listed_rows,
+    names_columns,
     requested_header,
 )
 from engine.generation.verdict import verdict
@@ -44,6 +45,7 @@ from engine.prompt.answer_type import PERSON, asks_for_reason, expected_content,
 from engine.prompt.followups import YEAR, relative_year
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import QuestionKind, question_kind, split_parts
+from engine.prompt.units import Unit
 from engine.request import Quote
 from engine.text import split_words
 from store.markdown import parse_row
@@ -80,11 +82,7 @@ class Evidence:
     """What the passages of one prompt say about its question. Raises Cancelled once `cancel` is set."""
 
     def __init__(
-        self,
-        scorer: SpanScorer,
-        prepared: PreparedPrompt,
-        cancel: Event | None = None,
-        encoder: Encoder | None = None,
+        self, scorer: SpanScorer, prepared: PreparedPrompt, cancel: Event | None = None, encoder: Encoder | None = None
     ) -> None:
         self.kind = question_kind(prepared.original_question)
         self.scores = scorer.score(prepared.standalone_question, prepared.texts, cancel)
@@ -101,6 +99,8 @@ class Evidence:
 
     def quoted_answer(self) -> list[Quote]:
         """Return the quotes that answer the question, in the order to show them; none if a model is to answer."""
+        if self._prepared.changes:
+            return [quote for change in self._prepared.changes for quote in change]
         if self.kind is QuestionKind.SUMMARY:
             return self._summary()
         if self.kind is QuestionKind.COMPARISON:
@@ -114,6 +114,11 @@ class Evidence:
         if self.kind is QuestionKind.STEPS:
             return self._best_list() or self.closest()[:1]
         return self.closest()[:1] if self.kind is QuestionKind.YES_NO else []
+
+    def quoted_text(self, quotes: Sequence[Quote]) -> str:
+        """Return an answer made of these quotes."""
+        changes = self._prepared.changes
+        return format_changes(changes) if changes else self.lead(quotes) + format_quotes(quotes)
 
     def lead(self, quotes: Sequence[Quote]) -> str:
         """Return what an answer says before its quotes: 'Yes: ' or 'No: ', in German too, or what changed; or ''."""
@@ -205,6 +210,8 @@ class Evidence:
     @cached_property
     def confidence(self) -> float:
         """How likely an answer made of the best quote is right; 0 if no passage has what the question expects."""
+        if self._prepared.changes:
+            return 1.0  # found by comparing all of two texts
         expected = expected_content(self._prepared.original_question)
         has_form = expected is None or bool(self._parts) or any(map(expected.search, self._prepared.texts))
         if not has_form or not self._ranked:
@@ -248,9 +255,8 @@ class Evidence:
         stems = content_stems(f"{question} {relative_year(self._prepared.standalone_question)}")
         requested = requested_header(question, [header for _, header, _ in cells])
         scores = []
-        for (span, header, cell), cosine in zip(
-            cells, self._ranker.cosines(question, [c for *_, c in cells]), strict=True
-        ):
+        cosines = self._ranker.cosines(question, [cell for *_, cell in cells])
+        for (span, header, cell), cosine in zip(cells, cosines, strict=True):
             in_header = len(stems & content_stems(header)) + (header == requested)
             in_value = len(stems & content_stems(cell.removeprefix(header)))
             probability = math.log(max(MIN_PROBABILITY, span.probability))
@@ -308,9 +314,8 @@ class Evidence:
         if self._best is None or not self._ranker.text(self._best).endswith(":"):
             return None
         below = self._ranker.units[self._ranker.units.index(self._best) + 1 :][:1]
-        return next(
-            (self._quote_at(b.passage, b.block.start, b.block.end) for b in below if b.block.kind == "list"), None
-        )
+        lists = [self._quote_at(b.passage, b.block.start, b.block.end) for b in below if b.block.kind == "list"]
+        return lists[0] if lists else None
 
     def _best_list(self) -> list[Quote]:
         """Return the list that most likely answers, judged together with the line or heading above it.
@@ -351,16 +356,10 @@ class Evidence:
             units = [each.unit for each in self._ranked[:2]]
             if units and (counterpart := self._counterpart(units[0])):
                 units = [units[0], counterpart]
-            elif units and self._compares_columns(units[0]):
+            elif units and names_columns(self._prepared.standalone_question, self._row(units[0])):
                 units = units[:1]
         quotes = self._quotes(units)
         return sorted(quotes, key=lambda quote: (quote.document, quote.rank))
-
-    def _compares_columns(self, unit: Unit) -> bool:
-        """Return whether a unit is a table row in which the question names two columns."""
-        question = content_words(self._prepared.standalone_question)
-        headers = [content_words(header) for header, _ in self._row(unit)]
-        return sum(bool(words) and words <= question for words in headers) >= 2
 
     def _counterpart(self, best: Unit) -> Unit | None:
         """Return the unit of another document that is most similar to the best one: two versions of a sentence."""

@@ -1,51 +1,16 @@
-"""What may be quoted from a passage: its sentences, list items and table rows."""
+"""Quotes from passages as the text of an answer."""
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from collections.abc import Sequence
 
 from engine.request import Quote
-from engine.text import split_sentences
-from store.markdown import LIST_ITEM, Block, parse_row, split_blocks
+from store.markdown import parse_row
 
-MAX_ITEM_CHARS = 300  # of a list item; the sentences of a longer one are quoted one by one
 CELL = re.compile(r"(?<=\| )(?:([^|]*?): )?(.*?)(?= \|)")  # of a table row: header and value
 EMPHASIS = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")  # Markdown
 WORD_CHARACTER = re.compile(r"\w|[.,]\d")
 WORD_BEFORE = re.compile(r"(?:\w|(?<=\d)[.,](?=\d|$)|(?<=\w)-)+$")
 WORD_AFTER = re.compile(r"(?:-?\w|(?<=\d)[.,]\d)*")
-
-
-@dataclass(frozen=True)
-class Unit:
-    """A sentence, list item, heading or table row of a passage: what a quote consists of."""
-
-    passage: int
-    start: int
-    end: int
-    block: Block
-
-
-def split_units(passage: int, text: str) -> Iterator[Unit]:
-    """Yield the units of a passage in order; list items are without their marks."""
-    for block in split_blocks(text):
-        body = text[block.start : block.end]
-        if block.kind == "paragraph":
-            parts = split_sentences(body)
-        elif block.kind == "list":
-            items = re.split(rf"(?<=\n)(?={LIST_ITEM.pattern})", body)
-            parts = [
-                part for item in items for part in (split_sentences(item) if len(item) > MAX_ITEM_CHARS else [item])
-            ]
-        else:
-            parts = re.split(r"(?<=\n)", body)
-        starts = accumulate((len(part) for part in parts), initial=block.start)
-        for start, part in zip(starts, parts, strict=False):
-            if stripped := part.strip():
-                marker = LIST_ITEM.match(part) if block.kind == "list" else None
-                at = start + (marker.end() if marker else part.index(stripped[0]))
-                yield Unit(passage, at, start + len(part.rstrip()), block)
 
 
 def whole_words(text: str, start: int, end: int) -> tuple[int, int]:

@@ -8,13 +8,13 @@ from functools import cached_property
 from operator import attrgetter
 
 from engine.generation.overlap import content_stems, sentence_scores
-from engine.generation.quotes import Unit, split_units
 from engine.generation.span_scorer import SpanScores
 from engine.generation.table_questions import codes, is_in_range
 from engine.model.encoder import Encoder
 from engine.prompt.answer_type import expected_content
 from engine.prompt.followups import YEAR, relative_year
 from engine.prompt.pack import PreparedPrompt
+from engine.prompt.units import Unit, split_units
 from store.markdown import parse_row
 
 # The weights were chosen on the same questions as those of engine.generation.evidence.

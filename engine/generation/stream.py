@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from engine.generation.citations import RepetitionDetector, StableText, cite, strip_citation_marks
 from engine.generation.evidence import Evidence
 from engine.generation.preview import mark_passages
-from engine.generation.quotes import format_quotes, format_unit
+from engine.generation.quotes import format_unit
 from engine.model.sampling import truncate_at
 from engine.prefill.prefill import PrefillResult
 from engine.prompt.pack import PreparedPrompt
@@ -156,7 +156,7 @@ def fill_quoted_answer(
 
 
 def _answer_with_quotes(answer: Answer, evidence: Evidence) -> None:
-    answer.text = evidence.lead(answer.quotes) + format_quotes(answer.quotes)
+    answer.text = evidence.quoted_text(answer.quotes)
     answer.confidence = evidence.confidence
     answer.sources = _with_citations(answer.sources, {quote.rank for quote in answer.quotes})
 

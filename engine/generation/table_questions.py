@@ -7,7 +7,7 @@ of a row, (header, value), as store.markdown.parse_row returns them.
 import re
 from collections.abc import Sequence
 
-from engine.generation.overlap import content_stems, stem
+from engine.generation.overlap import content_stems, content_words, stem
 from engine.prompt.followups import YEAR
 
 Cells = Sequence[tuple[str, str]]
@@ -135,3 +135,10 @@ def listed_rows(question: str, rows: Sequence[Cells]) -> list[int]:
     if stems & content_stems(label):
         return [index for index, row in enumerate(rows) if row and not TOTAL.match(row[0][1])]
     return []
+
+
+def names_columns(question: str, row: Cells) -> bool:
+    """Return whether a question names two columns of a row."""
+    words = content_words(question)
+    headers = [content_words(header) for header, _ in row]
+    return sum(bool(header) and header <= words for header in headers) >= 2

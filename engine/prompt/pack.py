@@ -8,7 +8,7 @@ from engine.errors import DocumentTooLong, QuestionTooLong
 from engine.model.tokenizer import TokenizedText
 from engine.prompt.followups import ContextualQuestion, with_history
 from engine.prompt.template import MAX_QUERY_ROWS, PromptTemplate
-from engine.request import ContextBudget, Request
+from engine.request import ContextBudget, Quote, Request
 from engine.strategies import STRATEGIES
 from store.types import Finder, Hit
 
@@ -29,6 +29,7 @@ class PreparedPrompt:
     hits: tuple[Hit, ...] = ()  # of the passages; empty if they were given
     notes: tuple[str, ...] = ()
     num_dropped_chunks: int = 0
+    changes: tuple[tuple[Quote, ...], ...] = ()  # between two documents, for a question about them
 
     @property
     def passage_ids(self) -> list[tuple[int, ...]]:

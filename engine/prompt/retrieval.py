@@ -13,6 +13,7 @@ from engine.prompt.followups import relevant_turns
 from engine.prompt.pack import PreparedPrompt, pack
 from engine.prompt.question_kind import QuestionKind, question_kind
 from engine.prompt.template import PromptTemplate
+from engine.prompt.versions import compare_documents
 from engine.request import Request
 from engine.trace import Trace
 from store.fusion import rrf
@@ -24,10 +25,14 @@ def prepare_stages(
 ) -> Iterator[PreparedPrompt]:
     """Yield the packed prompt after each stage of the search; the last one is final. Raises as `pack`, `retrieve`."""
     notes, start_ms = _missing_documents_note(finder, request), trace.now_ms()
-    for hits in retrieve(finder, request):
+    compared = compare_documents(finder, request)
+    different = compared.hits() if compared else []
+    for hits in [different] if different else retrieve(finder, request):
         trace.add("search", start_ms)
         with trace.stage("lookup"):
             prepared = pack(template, request, hits, max_tokens)
+            if compared:
+                prepared = compared.add_to(prepared)
         yield replace(prepared, notes=notes + prepared.notes)
         start_ms = trace.now_ms()
 
@@ -64,8 +69,8 @@ def retrieve(finder: Finder, request: Request) -> Iterator[list[Hit]]:
         rankings = [last if hits is None else hits for last, hits in zip(rankings, stage, strict=True)]
         chunks_by_id = finder.chunks_by_id(previous)
         again = [chunks_by_id[chunk_id] for chunk_id in previous if chunk_id in chunks_by_id]
-        in_scope = {document.id for document in finder.documents() if document.is_in(documents)}
-        allowed = [_unscored(chunk) for chunk in again if chunk.document_id in in_scope]
+        scope = {document.id for document in finder.documents() if document.is_in(documents)} if documents else set()
+        allowed = [_unscored(chunk) for chunk in again if not documents or chunk.document_id in scope]
         yield fuse_hits([*rankings, allowed])[:top_k]
 
 
@@ -98,7 +103,8 @@ def _with_opening(finder: Finder, hits: Sequence[Hit], top_k: int) -> list[Hit]:
 
 
 def _missing_documents_note(finder: Finder, request: Request) -> tuple[str, ...]:
-    chosen, existing = set(request.documents), finder.documents()
+    chosen = set(request.documents)
+    existing = finder.documents() if chosen else []
     missing = {each for each in chosen if not any(document.is_in([each]) for document in existing)}
     if missing and missing == chosen:
         return ("None of the chosen documents is in the library any more. Choose others.",)

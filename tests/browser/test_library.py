@@ -127,6 +127,12 @@ def test_the_table_is_filtered_and_sorted_passages_are_paged_and_shown_in_contex
     tab.page.keyboard.press("Enter")
     tab.finish()
     assert backend.requests[-1].documents == (COLLECTION + HOSTILE[1],)
+    tab.go("Library", "Documents")
+    tab.page.locator(f"{LIST} input[data-act=choose]").first.check()
+    tab.page.click(f"{LIST} .kv-chosen >> text=Summarize")
+    expect(tab.page.locator("#reply .kv-question")).to_have_text("Summarize report 11.pdf.")
+    tab.finish()
+    assert backend.requests[-1].documents == (backend.stored_documents[-1].id,)
     assert tab.page.evaluate("window.harmed") is None and tab.errors == []
 
 

@@ -9,12 +9,13 @@ import torch
 from engine.generation.bridge import find_bridges
 from engine.generation.confidence import is_enough
 from engine.generation.evidence import Evidence
-from engine.generation.quotes import format_quotes, format_unit, split_units, whole_words
+from engine.generation.quotes import format_quotes, format_unit, whole_words
 from engine.generation.span_scorer import SpanScores, Window
 from engine.generation.stream import fill_quoted_answer
 from engine.model.tokenizer import TokenizedText
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import QuestionKind
+from engine.prompt.units import split_units
 from engine.request import Answer, Quote, Request
 from engine.trace import Trace
 from store.types import Chunk, Hit

@@ -13,6 +13,7 @@ from ui.components.document_sidebar import DocumentSidebar
 from ui.components.uploads import FORMATS, Uploads
 from ui.events import INGEST_QUEUE, INSTANT, QUIET, Update
 from ui.html import Markup, error_box, join, tag
+from ui.pages.ask.composer import Composer
 from ui.pages.cache.part import Cache
 from ui.pages.library import table
 from ui.pages.library.table import View, filter_and_sort
@@ -71,6 +72,21 @@ class Library:
         self.table.click(self.act, self.view, [self.view, self.error, document_list, *drawn], **_SERIAL)
         outputs = [self.view, document_list, *self.uploads.progress_outputs(), *drawn]
         self.table.submit(self.reindex, self.view, outputs, **INGEST_QUEUE, **QUIET)
+
+    def link_to_ask(self, tabs: gr.Tabs, composer: Composer) -> None:
+        """Let the button for the selected documents send a question about them to the Ask page and run it there."""
+        box, picker = composer.question, composer.picker
+
+        def send(view: View) -> Update:
+            selected = [document for document in self._backend.documents() if document.id in view.selected]
+            question = table.question_about(selected)
+            if not question:
+                return {box: gr.skip()}
+            documents = picker.refresh([document.id for document in selected])
+            return {box: question, picker.documents: documents, tabs: gr.Tabs(selected="ask")}
+
+        sent = self.table.expand(send, self.view, [box, picker.documents, tabs], **INSTANT)
+        sent.then(None, None, None, js="() => kvscopePress('#ask')", **INSTANT)
 
     def refresh(self, view: View) -> Update:
         """Return the current table; while a name is being edited, the table is not redrawn."""

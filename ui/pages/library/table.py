@@ -6,7 +6,7 @@ from typing import Any
 
 from backend.interface.library import DocumentUsage, Passage
 from store.names import MAX_LABEL_LENGTH
-from store.types import Excerpt
+from store.types import Document, Excerpt
 from ui.components.document_picker import collection_sizes
 from ui.components.excerpt import page_label, render_excerpt
 from ui.components.tiers import TIERS
@@ -19,6 +19,7 @@ _CACHED = "Keys and values (KV) of its passages, which questions reuse: the size
 _PASSAGES = "Parts of the text that are retrieved and cached individually (chunks)"
 _EXPORT = "All documents and settings in one file; `python app.py --import FILE` adds them to another library"
 _RATINGS = "Rated answers with questions and passages, as an evaluation file for `python -m bench quality`"
+_ASK = {1: "Summarize", 2: "Compare"}  # what can be asked about so many documents by one click
 COLUMNS: dict[str, tuple[str, str, Callable[[DocumentUsage], Any]]] = {  # key -> heading, tooltip, value to sort by
     "name": ("Name", "Sort by name", lambda usage: usage.document.name.casefold()),
     "size": ("Size", "File size", lambda usage: usage.document.size_bytes),
@@ -69,6 +70,14 @@ def filter_and_sort(documents: Sequence[DocumentUsage], view: View) -> list[Docu
         and (not exists or view.collection in each.document.collections)
     ]
     return sorted(matches, key=COLUMNS[view.order][2], reverse=view.descending)
+
+
+def question_about(documents: Sequence[Document]) -> str:
+    """Return the question that the button for these documents asks; empty if there is none for so many."""
+    names = [document.name for document in sorted(documents, key=lambda document: document.added_at)]
+    if len(names) == 1:
+        return f"Summarize {names[0]}."
+    return f"What changed from {names[0]} to {names[1]}?" if len(names) == 2 else ""
 
 
 def render_summary(documents: Sequence[DocumentUsage], kv_token_bytes: int = 0, num_ratings: int = 0) -> Markup:
@@ -165,6 +174,7 @@ def _selection_bar(documents: Sequence[DocumentUsage], view: View, visible_ids: 
             button("leave", name, "Remove from ", tag("bdi", name))
             for name in collection_sizes(each.document for each in selected)
         ),
+        button("ask", "", _ASK[len(selected)]) if len(selected) in _ASK else None,
         button("reindex", "", "Re-index"),
         button("delete", "", "Delete", class_="kv-danger"),
         button("none", "", "Clear selection"),
