@@ -144,6 +144,23 @@ def test_a_deleted_document_is_gone_and_its_kv_freed(app, tmp_path):
     assert "note.txt" not in {source.document for source in answer_of(backend, request).sources}
 
 
+def test_two_versions_of_a_document_are_compared_as_a_whole(app, tmp_path):
+    backend, old = app.running(), "The pier opens at nine. Dogs wait outside. A berth costs 4 euros."
+    texts = {"pier-2024.md": old, "pier-2025.md": old.replace("nine", "eight").replace("4 euros", "5 euros")}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    *_, _ = backend.ingest([(tmp_path / name, name) for name in texts], Event())
+    answer = answer_of(backend, replace(ASK, question="What changed from pier-2024 to pier-2025?"))
+    assert answer.text.split("\n") == [
+        *("nine → eight", "The pier opens at nine. [1]", "The pier opens at eight. [2]", ""),
+        *("4 euros → 5 euros", "A berth costs 4 euros. [1]", "A berth costs 5 euros. [2]"),
+    ]
+    assert [source.document for source in answer.sources] == list(texts) and answer.confidence == 1.0
+    for document in backend.documents():
+        if document.name in texts:
+            backend.delete(document.id)
+
+
 def test_a_question_that_still_finds_a_document_under_deletion_leaves_no_kv_of_it(app, tmp_path, monkeypatch):
     backend, file = app.running(), tmp_path / "bell.txt"
     file.write_text("The fog bell of the north pier is rung by hand every four minutes.")
