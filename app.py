@@ -91,12 +91,15 @@ def _serve_mcp(settings: Settings, temporary: Path) -> int:
         from server.audit import audited
         from server.mcp.tools import Tools
         from server.mcp.transports import serve_stdio
+        from server.watched import WatchedFolders
     backend = LocalBackend(settings, overrides())
-    tools = Tools(audited(backend, AuditLog(settings.data if settings.audit else None)), settings.max_questions)
+    served = audited(backend, AuditLog(settings.data if settings.audit else None))
+    tools = Tools(served, settings.max_questions)
     serving = Thread(target=serve_stdio, args=(tools, output), daemon=True)  # at the end it may be waiting for stdin
     signals = _signals()
-    with closing(backend):
+    with closing(backend), closing(WatchedFolders(served, settings.data, settings.watch)) as watched:
         backend.start()
+        watched.start()
         serving.start()
         log.info("Serving MCP on stdin and stdout")
         _wait(lambda: serving.is_alive() and not signals, {release_heap: RELEASE_S})
@@ -121,13 +124,17 @@ def _serve(settings: Settings, temporary: Path) -> int:
             from server.audit import audited
             from server.limits import limit_questions
             from server.routes import app_kwargs
+            from server.watched import WatchedFolders
             from ui.layout import App, launch_options
             from ui.upload_files import delete_old
         backend = LocalBackend(settings, overrides())
         audit = AuditLog(settings.data if settings.audit else None)
         served = audited(limit_questions(backend, access.limits), audit)
         samples = SAMPLE_QUESTIONS if settings.sample_docs else None
-        page = App(served, samples, access.credentials is not None, access.is_open, settings.max_questions).blocks
+        watched = WatchedFolders(audited(backend, audit), settings.data, settings.watch)
+        page = App(
+            served, samples, access.credentials is not None, access.is_open, settings.max_questions, watched.status
+        ).blocks
     signals = _signals()
     try:
         try:
@@ -145,10 +152,12 @@ def _serve(settings: Settings, temporary: Path) -> int:
         except OSError as error:
             return _report_port(settings, error)
         backend.start()  # after launch: loading would slow down the server's start beyond Gradio's timeout
+        watched.start()
         log.info("Open %s in a browser; press Ctrl+C to quit", page.local_url)
         _wait(lambda: not signals, {partial(delete_old, temporary): CLEAN_S, release_heap: RELEASE_S})
         log.info("Closing")
     finally:
+        watched.close()
         backend.close()
         if page.is_running:
             page.server.force_exit = True  # without waiting for open tabs, which keep a connection each

@@ -17,6 +17,7 @@ OWN_NAMES = (  # patterns of what KVScope creates in the folder
         "preferences.json*",
         "samples-added",
         "feedback.jsonl*",
+        "watched.json*",
         "costs-*.json*",
         "fidelity-*.json*",
     ),

@@ -1,6 +1,6 @@
 """The application frame: documents and status in the sidebar, one tab per page, and the theme."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gradio as gr
@@ -8,6 +8,7 @@ from starlette.middleware import Middleware
 
 from assets import ASSETS, page_script
 from backend.interface.backend import Backend
+from backend.interface.library import WatchedFolder
 from backend.interface.limits import MAX_QUESTIONS
 from store.limits import DEFAULT_LIMITS
 from ui import gradio_api
@@ -63,6 +64,7 @@ class App:
     login          whether there is a login page, to which "Log out" leads
     is_open        whether everyone on other machines is let in, which the page says
     max_questions  that run at a time; further ones wait
+    watched        returns the folders whose files are documents
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class App:
         login: bool = False,
         is_open: bool = False,
         max_questions: int = MAX_QUESTIONS,
+        watched: Callable[[], Sequence[WatchedFolder]] = tuple,
     ) -> None:
         self.ask = Ask(backend, samples or {})
         self.lab = Lab(backend, samples or {})
@@ -85,7 +88,7 @@ class App:
                     brand = tag("header", tag("h1", "KVScope"), _LOG_OUT if login else None, _TOGGLE)
                     gr.HTML(join(brand, _OPEN if is_open else None), elem_id="brand", js_on_load=None)
                     self.documents = DocumentSidebar(backend, self.blocks)
-                self.library = Library(backend, self.documents, self.search)
+                self.library = Library(backend, self.documents, self.search, watched)
                 with gr.Column(elem_id="pages-column", min_width=0):
                     with gr.Tabs(elem_id="pages") as tabs:
                         self._build_pages()

@@ -40,6 +40,17 @@ class Passage:
     tier: str  # the fastest that has its KV; '' if none has
 
 
+@dataclass(frozen=True, slots=True)
+class WatchedFolder:
+    """A folder whose files are documents."""
+
+    path: str
+    num_files: int
+    is_missing: bool  # e.g. on a disk that is not mounted
+    errors: tuple[str, ...]  # names of files that could not be added, with the reasons
+    gone: tuple[str, ...]  # ids of documents whose files were deleted
+
+
 class LibraryService(Protocol):
     """Shows and changes the documents. Every error with a message for users is a KVScopeError."""
 

@@ -124,6 +124,8 @@ class Settings(BaseSettings):
     """maximum tokens per chunk (the CacheClip paper: 1000)"""
     chunk_overlap: int = Field(50, ge=0)
     """maximum tokens shared by neighbouring chunks"""
+    watch: list[Path] = []
+    """folder whose files are added as documents, now and whenever they change; can be given several times"""
     ingest_timeout_minutes: float = Field(60.0, gt=0)
     """minutes after which a document that is still being added or re-indexed is given up; inf for no limit"""
     max_file_mib: int = Field(DEFAULT_LIMITS.max_file_mib, ge=1, le=512)
@@ -172,6 +174,14 @@ class Settings(BaseSettings):
     def _absolute(cls, path: Path | None) -> Path | None:
         return path and path.expanduser().absolute()  # shells do not expand ~ in --data=~/kvscope
 
+    @field_validator("watch")
+    @classmethod
+    def _folders(cls, paths: list[Path]) -> list[Path]:
+        folders = [path.expanduser().absolute() for path in paths]
+        if missing := next((folder for folder in folders if not folder.is_dir()), None):
+            raise ValueError(f"there is no folder {missing}")
+        return folders
+
     @field_validator("disk_kv_bits", mode="before")
     @classmethod
     def _parse_bits(cls, bits: Any) -> Any:
@@ -181,6 +191,13 @@ class Settings(BaseSettings):
     def _check_overlap(self) -> "Settings":
         if self.chunk_overlap >= self.chunk_size:
             raise ValueError(f"--chunk-overlap {self.chunk_overlap} must be below --chunk-size {self.chunk_size}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_watched(self) -> "Settings":
+        for folder in self.watch:
+            if self.data.is_relative_to(folder) or folder.is_relative_to(self.data):
+                raise ValueError(f"--watch {folder} and the data folder {self.data} must be apart")
         return self
 
     @classmethod

@@ -9,7 +9,7 @@ import gradio as gr
 import pytest
 
 from backend.interface.backend import Status
-from backend.interface.library import DocumentUsage
+from backend.interface.library import DocumentUsage, WatchedFolder
 from store.types import PARSER_VERSION, Document
 from tests.support.fake_backend.backend import READY
 from tests.support.fake_backend.library import HOST_BYTES
@@ -120,6 +120,23 @@ def test_selected_documents_join_a_collection_which_then_filters_the_table(sessi
     session.click("choose", second.id, on=True)
     session.click("leave", "Contracts <b>")
     assert "c &amp; d.md" in session.html and "Collections" not in session.html
+
+
+def test_watched_folders_are_listed_and_documents_of_deleted_files_are_selected_together(session):
+    first, second, third = session.backend.documents()
+    missing = WatchedFolder("/media/<b>", 0, True, (), ())
+    errors = tuple(f"{n}.txt: The file is empty." for n in range(7))
+    session.page._watched = lambda: [missing, WatchedFolder("/files", 4, False, errors, (first.id, third.id))]
+    session.click("sort", "name")
+    html = session.html.replace("\u00a0", " ")
+    assert "/media/&lt;b&gt;</bdi>: not found, perhaps not mounted" in html and "/files</bdi>: 4 files" in html
+    assert html.count("The file is empty.") == 5 and "2 more could not be added." in html
+    assert "2 files deleted; the documents are still here." in html
+    session.click("gone")
+    assert sorted(session.view.selected) == sorted([first.id, third.id])
+    session.click("delete")
+    session.click("confirm")
+    assert session.backend.documents() == [second]
 
 
 def test_a_deletion_shows_what_it_frees_and_has_to_be_confirmed(session):

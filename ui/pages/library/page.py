@@ -1,6 +1,6 @@
 """The Library page: adds, lists, previews, renames, re-indexes and deletes documents; further parts: search, cache."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,7 +8,7 @@ import gradio as gr
 
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
-from backend.interface.library import DocumentUsage
+from backend.interface.library import DocumentUsage, WatchedFolder
 from ui.components.document_sidebar import DocumentSidebar
 from ui.components.uploads import FORMATS, Uploads
 from ui.events import INGEST_QUEUE, INSTANT, QUIET, Update
@@ -29,8 +29,15 @@ _SERIAL: dict[str, Any] = {"concurrency_id": "library list", "concurrency_limit"
 class Library:
     """The page; each session's `View` of the table is kept in its State `view`."""
 
-    def __init__(self, backend: Backend, sidebar: DocumentSidebar, search: Search) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        sidebar: DocumentSidebar,
+        search: Search,
+        watched: Callable[[], Sequence[WatchedFolder]],
+    ) -> None:
         self._backend = backend
+        self._watched = watched
         self._sidebar = sidebar
         self._cache = Cache(backend)
         self._search = search
@@ -146,6 +153,9 @@ class Library:
         if action == "leave":
             library.remove_from_collection(self._selected(view), target)
             return replace(view, selected=())
+        if action == "gone":
+            gone = {document for folder in self._watched() for document in folder.gone}
+            return replace(view, selected=tuple(gone), filter="", collection="", pending_delete=())
         if action in ("choose", "all"):
             listed = filter_and_sort(library.list_with_usage(), view)
             changed = {each.document.id for each in listed} if action == "all" else {target}
@@ -182,7 +192,10 @@ class Library:
             not_ready = "" if status.ready else f"{status.message}. Your documents appear here once the model is ready."
             counting = any(each.bytes_by_tier is None for each in documents)
             return {
-                self.table: table.render_table(documents, view, self._preview(view, documents), not_ready),
+                self.table: join(
+                    table.render_watched(self._watched()),
+                    table.render_table(documents, view, self._preview(view, documents), not_ready),
+                ),
                 self.summary: table.render_summary(
                     documents, self._kv_token_bytes(), len(self._backend.feedback.ratings())
                 ),

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from backend.interface.library import DocumentUsage, Passage
+from backend.interface.library import DocumentUsage, Passage, WatchedFolder
 from store.names import MAX_LABEL_LENGTH
 from store.types import Document, Excerpt
 from ui.components.document_picker import collection_sizes
@@ -15,6 +15,7 @@ from ui.html import Markup, button, icon, join, tag
 
 PASSAGES_PER_PAGE = 20
 PAGE_SIZE = 50  # rows shown before "Show more"
+MAX_ERRORS = 5  # of a watched folder
 _CACHED = "Keys and values (KV) of its passages, which questions reuse: the size in each tier of the cache."
 _PASSAGES = "Parts of the text that are retrieved and cached individually (chunks)"
 _EXPORT = "All documents and settings in one file; `python app.py --import FILE` adds them to another library"
@@ -101,6 +102,25 @@ def render_summary(documents: Sequence[DocumentUsage], kv_token_bytes: int = 0, 
     ratings = tag("a", "Export ratings", href="ratings.jsonl", download="kvscope-ratings.jsonl", title=_RATINGS)
     summary = tag("p", text, " ", export, join(" ", ratings) if num_ratings else None, class_="kv-muted")
     return join(summary, tag("p", about_kv, class_="kv-muted") if about_kv else None)
+
+
+def render_watched(folders: Sequence[WatchedFolder]) -> Markup | None:
+    """Return a line for each watched folder, with what went wrong; None if there are none."""
+    return join(*map(_watched_folder, folders)) if folders else None
+
+
+def _watched_folder(folder: WatchedFolder) -> Markup:
+    state = "not found, perhaps not mounted" if folder.is_missing else count(folder.num_files, "file")
+    line = tag("p", "Watched folder ", tag("bdi", folder.path), f": {state}", class_="kv-muted")
+    errors = [tag("p", error, class_="kv-note", dir="auto") for error in folder.errors[:MAX_ERRORS]]
+    more = len(folder.errors) - MAX_ERRORS
+    gone = None
+    if folder.gone:
+        text = f"{count(len(folder.gone), 'file')} deleted; the documents are still here. "
+        gone = tag("p", text, button("gone", "", "Select them"), class_="kv-note")
+    return join(
+        line, *errors, tag("p", f"{more} more could not be added.", class_="kv-note") if more > 0 else None, gone
+    )
 
 
 def render_table(
