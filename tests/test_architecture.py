@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("engine", "store", "backend", "server", "ui", "training", "bench", "examples", "scripts")
 MODULES = [ROOT / "app.py", *sorted(path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))]
@@ -39,6 +41,7 @@ def test_nothing_unpickles_or_runs_remote_code():
     assert violations == []
 
 
+@pytest.mark.slow  # the import contracts say the same of our own modules
 def test_ui_and_server_do_not_import_torch():
     code = "import sys, server.routes, ui.layout; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

@@ -33,6 +33,7 @@ def wheel(tmp_path_factory):
     return next(target.glob("*.whl"))
 
 
+@pytest.mark.slow
 def test_the_installed_command_finds_its_modules_and_assets(wheel, tmp_path):
     site = tmp_path / "site"
     with zipfile.ZipFile(wheel) as archive:

@@ -65,6 +65,7 @@ def test_a_card_scrolls_to_the_lines_that_support_the_answer(visit, backend):
     expect(tab.page.locator(".kv-legend")).to_contain_text("supports the answer")
 
 
+@pytest.mark.slow
 def test_retrying_with_another_ratio_adds_a_row_to_the_metrics_table(visit, backend):
     tab = visit()
     with backend.paused(after=3):

@@ -106,6 +106,7 @@ def test_a_pinned_passage_stays_until_unpinned_and_eviction_and_clearing_are_con
     assert tab.errors == []
 
 
+@pytest.mark.slow
 def test_hostile_names_and_texts_are_shown_as_text_also_inside_the_figure(look):
     tab = look(names=(HOSTILE + "\u9577" * 60, "x" * 300 + ".md"), text=f"{HOSTILE} <script>window.harmed=2</script>")
     line(tab, 1).click()

@@ -129,6 +129,7 @@ def test_two_tabs_with_the_same_chat_lose_no_turn(chatting, backend):
         expect(page.locator("#thread article h2").last).to_have_text(question)
 
 
+@pytest.mark.slow
 def test_damaged_full_or_disabled_storage_loses_no_chat_and_shows_a_warning(chatting):
     page, damaged = chatting.page, {"id": "bad", "title": "", "at": 1, "turns": [{"question": 5}]}
     page.evaluate("bad => localStorage.setItem('kvscope-chat-bad', bad)", json.dumps(damaged))

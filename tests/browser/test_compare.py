@@ -127,6 +127,7 @@ def test_missing_inputs_are_reported_and_both_ways_to_stop_keep_what_is_finished
     compare.assert_clean()
 
 
+@pytest.mark.slow
 def test_hostile_answers_questions_and_names_are_text_and_no_formula_in_the_csv(open_page, backend):
     backend.comparison.answers = dict.fromkeys(backend.comparison.answers, HOSTILE)
     backend.comparison.answers |= {"cacheblend": f"{HOSTILE} more", "full": f"=cmd|x {HOSTILE}"}

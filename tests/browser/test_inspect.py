@@ -107,6 +107,7 @@ def test_an_error_is_shown_and_stop_cancels_the_answer(visit, backend):
     assert backend.cancelled == [True]
 
 
+@pytest.mark.slow
 def test_hostile_passages_and_names_are_shown_as_text(visit, backend):
     backend.stored_documents = [Document(str(n) * 64, name, 10, None, 1, time.time()) for n, name in enumerate(HOSTILE)]
     backend.texts = [f"{text} {'x ' * 60}" for text in HOSTILE]

@@ -69,6 +69,7 @@ def test_files_dropped_here_appear_in_both_lists_but_for_one_that_is_cancelled(v
     assert tab.errors == [] and tab.outside == []
 
 
+@pytest.mark.slow
 def test_files_added_in_the_sidebar_are_listed_here_and_deleted_in_both_places(visit, backend):
     tab = open_library(visit)
     payload = {"name": "side.md", "mimeType": "text/plain", "buffer": b"# Side"}

@@ -55,6 +55,7 @@ def test_a_model_is_checked_and_loaded_and_one_that_is_too_large_after_a_confirm
     clean(tab)
 
 
+@pytest.mark.slow
 def test_a_preset_is_loaded_by_one_click_and_the_bundled_model_by_another(visit, backend):
     tab = open_settings(visit)
     card = tab.page.locator("#models-presets li", has_text="Qwen3-0.6B")
@@ -114,6 +115,7 @@ def test_budgets_are_applied_and_another_chunk_size_reports_stale_documents(visi
     clean(tab)
 
 
+@pytest.mark.slow
 def test_the_chosen_theme_survives_a_reload_without_a_flash_of_the_other(visit):
     tab, dark = open_settings(visit), "document.body.classList.contains('dark')"
     tab.page.add_init_script(

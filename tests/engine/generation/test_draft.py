@@ -85,7 +85,9 @@ def test_a_stop_token_of_the_draft_is_verified_too():
     assert verified(decoder, too_early, TokenSampler(), stops) == (expected, 3)
 
 
-@pytest.mark.parametrize("method", ["full", "prefix", "cacheclip", "cacheblend"])
+@pytest.mark.parametrize(
+    "method", ["full", "cacheclip", *(pytest.param(name, marks=pytest.mark.slow) for name in ("prefix", "cacheblend"))]
+)
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("is_right", [True, False])
 def test_the_verified_answer_equals_the_one_without_a_draft(method, temperature, is_right, monkeypatch):

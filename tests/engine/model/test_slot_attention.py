@@ -214,6 +214,7 @@ def test_a_compiler_that_fails_or_hangs_leaves_torchs_attention(compiler, tmp_pa
     assert not list((tmp_path / "kernels").glob("*.so"))
 
 
+@pytest.mark.slow
 def test_a_library_that_cannot_be_loaded_leaves_torchs_attention(compiler, tmp_path):
     compiler('while [ "$1" != "-o" ]; do shift; done; echo garbage > "$2"')
     reason = chosen(tmp_path)
