@@ -8,7 +8,7 @@ import logging
 import os
 import time
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event, Thread
 
@@ -41,6 +41,7 @@ class WatchedFile:
     size: int
     mtime_ns: int
     document: str  # its id; '' if it could not be added
+    is_added: bool  # False if the document was in the library before: it stays when the file changes
     error: str = ""  # why it could not be added
 
 
@@ -147,16 +148,19 @@ class WatchedFolders:
         except KVScopeError as error:  # e.g. another model is being loaded
             log.info("%s is added later: %s", path, error)
             return False
-        old = known.document if known else ""
+        former = known or WatchedFile(size, mtime_ns, "", is_added=False)
         if progress.stage == "failed":
             if self._cancel.is_set():  # e.g. while settings are changed
                 return False
-            self._save({**self._files, str(path): WatchedFile(size, mtime_ns, old, progress.message)})
+            file = replace(former, size=size, mtime_ns=mtime_ns, error=progress.message)
+            self._save({**self._files, str(path): file})
             return True
-        new = progress.document_id
-        self._save({**self._files, str(path): WatchedFile(size, mtime_ns, new)})
-        if old and old != new and old not in {file.document for file in self._files.values()}:
-            self._replace(old, new, path.name)
+        new, added = progress.document_id, {file.document for file in self._files.values() if file.is_added}
+        file = WatchedFile(size, mtime_ns, new, is_added=not progress.unchanged or new in added)
+        self._save({**self._files, str(path): file})
+        is_used = former.document in {file.document for file in self._files.values()}
+        if former.is_added and not is_used:
+            self._replace(former.document, new, path.name)
         return True
 
     def _replace(self, old: str, new: str, name: str) -> None:

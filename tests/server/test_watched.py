@@ -2,6 +2,7 @@
 
 import os
 import time
+from threading import Event
 
 import pytest
 
@@ -69,6 +70,14 @@ def test_a_changed_file_replaces_its_document_with_name_and_collections(watched,
     write(folder / "a.md", "", age_s=20)  # the last version that could be read stays
     watched.scan()
     assert new in backend.documents() and len(watched.status()[0].errors) == 2
+
+
+def test_a_document_that_the_user_had_added_stays_when_the_file_changes(watched, backend, folder):
+    list(backend.ingest([(folder / "a.md", "a.md")], Event()))
+    watched.scan()
+    write(folder / "a.md", "alpha and more", age_s=30)
+    watched.scan()
+    assert names(backend) == ["a.md", "a.md", "b.TXT"]
 
 
 def test_a_file_that_is_still_written_waits_and_one_from_the_future_does_not(watched, backend, folder):
