@@ -32,6 +32,7 @@ POLL_S = 0.5
 RESCAN_S = 600.0  # network folders report no changes
 RETRY_S = 60.0
 log = logging.getLogger("kvscope")
+logging.getLogger("watchfiles").setLevel(logging.WARNING)  # it reports every change
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class WatchedFolders:
         folders = []
         for folder in self.folders:
             mine = {path: file for path, file in files.items() if Path(path).is_relative_to(folder)}
-            errors = tuple(f"{Path(path).name}: {file.error}" for path, file in mine.items() if file.error)
+            errors = tuple(_describe(Path(path).name, file.error) for path, file in mine.items() if file.error)
             gone = [mine[path].document for path in self._gone if path in mine]
             ids = tuple(document for document in gone if document in existing)
             folders.append(WatchedFolder(str(folder), len(mine) - len(gone), folder in self._missing, errors, ids))
@@ -193,6 +194,10 @@ class WatchedFolders:
             write_atomic(self.data / FILE_NAME, data)
         except OSError as error:  # the next start looks at the file again
             log.warning("%s cannot be written: %s", FILE_NAME, error)
+
+
+def _describe(name: str, error: str) -> str:
+    return error if name in error else f"{name}: {error}"
 
 
 def _files_in(folder: Path) -> Iterator[Path]:

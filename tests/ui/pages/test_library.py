@@ -109,6 +109,8 @@ def test_selected_documents_join_a_collection_which_then_filters_the_table(sessi
         session.click("choose", document.id, on=True)
     session.click("name")
     assert session.page.table not in session.page.refresh(session.view)  # the name is being typed
+    session.click("join", name=" ")
+    assert session.view.naming and len(session.view.selected) == 2
     session.click("join", name="Contracts <b>")
     assert session.view.selected == () and "Contracts &lt;b&gt;</bdi> <small>2</small>" in session.html
     assert "Contracts &lt;b&gt;" in session.updates[-1][session.sidebar.document_list]
@@ -131,7 +133,7 @@ def test_watched_folders_are_listed_and_documents_of_deleted_files_are_selected_
     html = session.html.replace("\u00a0", " ")
     assert "/media/&lt;b&gt;</bdi>: not found, perhaps not mounted" in html and "/files</bdi>: 4 files" in html
     assert html.count("The file is empty.") == 5 and "2 more could not be added." in html
-    assert "2 files deleted; the documents are still here." in html
+    assert "2 files deleted; their documents are still here." in html
     session.click("gone")
     assert sorted(session.view.selected) == sorted([first.id, third.id])
     session.click("delete")

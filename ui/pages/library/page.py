@@ -148,7 +148,10 @@ class Library:
         if action == "name":
             return replace(view, naming=True, renaming="", pending_delete=())
         if action == "join":
-            library.add_to_collection(self._selected(view), target or str(data.get("name") or ""))
+            name = (target or str(data.get("name") or "")).strip()
+            if not name:
+                return view
+            library.add_to_collection(self._selected(view), name)
             return replace(view, naming=False, selected=())
         if action == "leave":
             library.remove_from_collection(self._selected(view), target)

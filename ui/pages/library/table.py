@@ -116,8 +116,9 @@ def _watched_folder(folder: WatchedFolder) -> Markup:
     more = len(folder.errors) - MAX_ERRORS
     gone = None
     if folder.gone:
-        text = f"{count(len(folder.gone), 'file')} deleted; the documents are still here. "
-        gone = tag("p", text, button("gone", "", "Select them"), class_="kv-note")
+        rest = "its document is" if len(folder.gone) == 1 else "their documents are"
+        text = f"{count(len(folder.gone), 'file')} deleted; {rest} still here. "
+        gone = tag("p", text, button("gone", "", "Select"), class_="kv-note")
     return join(
         line, *errors, tag("p", f"{more} more could not be added.", class_="kv-note") if more > 0 else None, gone
     )
