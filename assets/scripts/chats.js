@@ -34,8 +34,10 @@ window.kvscopeChats = (() => {
   const name = (chat) => chat.title || chat.turns[0]?.question.slice(0, 60) || "";
   const listing = () =>
     all()
-      .sort((one, other) => other.at - one.at)
-      .map((chat) => ({ id: chat.id, title: name(chat), at: chat.at, turns: chat.turns.length }));
+      .map(({ id, at, turns, pinned = false, archived = false, ...chat }) => {
+        return { id, title: name({ ...chat, turns }), at, turns: turns.length, pinned, archived };
+      })
+      .sort((one, other) => other.pinned - one.pinned || other.at - one.at);
 
   const newId = () => {
     const bytes = crypto.getRandomValues(new Uint8Array(8));
@@ -69,17 +71,18 @@ window.kvscopeChats = (() => {
     URL.revokeObjectURL(link.href);
   };
 
-  // Leaves the chats in the list that have the words in their name, a question or an answer.
-  const search = (list, words) => {
+  // Leaves the chats in the menu that have the words in their name, a question or an answer.
+  const search = (menu, words) => {
     let shown = 0;
-    for (const button of list.querySelectorAll("button[data-id]")) {
+    for (const fold of menu.querySelectorAll("details")) fold.open = words !== "";
+    for (const button of menu.querySelectorAll("button[data-id]")) {
       const chat = read(button.dataset.id);
       const parts = chat ? [name(chat), ...chat.turns.flatMap((turn) => [turn.question, turn.text])] : [];
       const item = button.closest("li");
       item.hidden = !parts.join("\n").toLowerCase().includes(words.toLowerCase());
       shown += item.hidden ? 0 : 1;
     }
-    list.parentElement.querySelector("[role=status]").textContent = shown ? "" : "No chat has these words.";
+    menu.querySelector("[role=status]").textContent = shown ? "" : "No chat has these words.";
   };
 
   // A second click within a few seconds confirms.
@@ -139,7 +142,7 @@ window.kvscopeChats = (() => {
         if (action) trigger("click", action);
       });
       bar.addEventListener("input", ({ target }) => {
-        if (target.type === "search") search(bar.querySelector(".kv-chat-list"), target.value.trim());
+        if (target.type === "search") search(target.parentElement, target.value.trim());
       });
       bar.addEventListener("submit", (event) => {
         event.preventDefault();

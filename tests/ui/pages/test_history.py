@@ -48,6 +48,18 @@ def test_renaming_changes_the_chat_and_keeps_its_answer_in_view(page):
     assert update[page.carrier]["chat"]["title"] == "Boats"
 
 
+def test_a_chat_is_pinned_or_archived_but_not_both(page):
+    pinned = press(page, "pin")[page.chat]
+    assert pinned.pinned and not pinned.archived
+    event = SimpleNamespace(_data={"act": "archive"})
+    archived = page.history.handle_action(pinned, event, ME)[page.carrier]["chat"]
+    assert archived["archived"] and not archived["pinned"]
+    rows = [ROW, ROW | {"id": "c3", "archived": True}, ROW | {"id": "c4", "pinned": True}, ROW | {"pinned": "x"}]
+    assert [(each.pinned, each.archived) for each in parse_summaries(rows)] == [
+        *((False, False), (False, True), (True, False))
+    ]
+
+
 def test_a_deleted_chat_is_deleted_by_the_browser_after_the_server_has_left_it(page):
     update = press(page, "delete")
     assert update[page.carrier] == {"here": update[page.chat].id, "deleted": "c1"}

@@ -120,6 +120,8 @@ class Chat:
     title: str = ""  # given by the user; empty: the first question is shown
     at: float = 0.0  # Unix time of the last turn
     turns: tuple[Turn, ...] = ()
+    pinned: bool = False
+    archived: bool = False
 
     @classmethod
     def from_saved(cls, saved: Any) -> "Chat":

@@ -37,12 +37,14 @@ _CHAT_FULL = (
 
 @dataclass(frozen=True, slots=True)
 class ChatSummary:
-    """A chat in the list: id, title, Unix time of the last turn, and number of turns."""
+    """A chat in the list: `at` is the Unix time of the last turn, `turns` their number."""
 
     id: str
     title: str
     at: float
     turns: int
+    pinned: bool = False
+    archived: bool = False
 
 
 _SUMMARY_ADAPTER = TypeAdapter(ChatSummary)
@@ -88,6 +90,10 @@ class ChatHistory:
             return {self.carrier: {"file": _export(chat, action)}}
         if action == "rename":
             return self.save(replace(chat, title=str(data.get("title") or "")[:_MAX_TITLE_CHARS]))
+        if action == "pin":
+            return self.save(replace(chat, pinned=not chat.pinned, archived=False))
+        if action == "archive":
+            return self.save(replace(chat, archived=not chat.archived, pinned=False))
         opened = Chat.from_saved(data.get("chat"))
         deleted = {"deleted": chat.id} if action == "delete" else {}
         return {**self._open(opened), self.carrier: {"here": opened.id, **deleted}}
@@ -135,6 +141,10 @@ def render_chat_bar(chat: Chat, chats: Iterable[ChatSummary] | None, problem: st
     actions = (
         button("new", None, "New chat", title="Start a new chat; this one stays in the list"),
         button("rename", None, "Rename"),
+        button("pin", None, "Unpin" if chat.pinned else "Pin", title="Pinned chats are first in the list"),
+        button(
+            "archive", None, "Unarchive" if chat.archived else "Archive", title="Archived chats are last in the list"
+        ),
         button("markdown", None, "Export", title="Download this chat as Markdown"),
         button("word", None, "Word", title="Download this chat as a Word document"),
         button("json", None, "JSON", title="Download this chat as JSON"),
@@ -156,16 +166,22 @@ def render_chat_bar(chat: Chat, chats: Iterable[ChatSummary] | None, problem: st
 
 
 def _chat_list(chats: Iterable[ChatSummary], current_id: str) -> Markup:
-    items = []
+    items: dict[bool, list[Markup]] = {False: [], True: []}  # by whether it is archived
     for chat in chats:
-        name = tag("bdi", chat.title or "Untitled", class_="kv-clip")
-        details = tag("small", f"{count(chat.turns, 'question')}, {day(chat.at)}")
-        is_current = "true" if chat.id == current_id else None
-        items.append(tag("li", button("open", chat.id, name, details, aria_current=is_current)))
-    if not items:
+        items[chat.archived].append(_chat_item(chat, chat.id == current_id))
+    if not any(items.values()):
         return tag("p", "Chats are saved in this browser only. There are none yet.", class_="kv-muted")
     search = tag("input", type="search", placeholder=_SEARCH, aria_label=_SEARCH)
-    return tag("div", search, tag("p", class_="kv-muted", role="status"), tag("ul", *items, class_="kv-chat-list"))
+    current, archived = (tag("ul", *each, class_="kv-chat-list") for each in items.values())
+    fold = tag("details", tag("summary", f"Archived ({len(items[True])})"), archived) if items[True] else None
+    return tag("div", search, tag("p", class_="kv-muted", role="status"), current, fold)
+
+
+def _chat_item(chat: ChatSummary, is_current: bool) -> Markup:
+    name = tag("bdi", chat.title or "Untitled", class_="kv-clip")
+    pinned = "pinned, " if chat.pinned else ""
+    details = tag("small", f"{pinned}{count(chat.turns, 'question')}, {day(chat.at)}")
+    return tag("li", button("open", chat.id, name, details, aria_current="true" if is_current else None))
 
 
 def _export(chat: Chat, kind: str) -> dict[str, str]:
