@@ -51,7 +51,7 @@ class DocumentLibrary:
         limits: Limits = DEFAULT_LIMITS,  # on new documents
     ) -> None:
         self._tokenizer = tokenizer
-        self._embedder = embedder
+        self.embedder = embedder
         self._reranker = reranker
         self._chunking = chunking or ChunkConfig()
         self._limits = limits
@@ -89,7 +89,7 @@ class DocumentLibrary:
             return
         try:
             parsed = yield from isolated.parse_isolated(data, name, self._limits)
-            warning = " ".join(filter(None, [parsed.warning, language_warning(parsed.text)]))
+            warning = " ".join(filter(None, [parsed.warning, self._language_warning(parsed.text)]))
             num_pages = len(parsed.page_starts) or None
             yield Progress("parsed", num_pages or 1, num_pages or 1, warning=warning)
             document = Document(document_id, name, len(data), num_pages, 0, time.time(), warning)
@@ -125,7 +125,7 @@ class DocumentLibrary:
                 if document.parser_version is None and not parsed.page_starts:
                     parsed = replace(parsed, text=convert_markdown(parsed.text))
                     document = replace(document, parser_version=PARSER_VERSION)
-                warning = document.warning or language_warning(parsed.text)  # earlier versions stored none
+                warning = document.warning or self._language_warning(parsed.text)  # earlier versions stored none
                 owner = self._catalog.insert_pending_rechunk(document_id)
             document = yield from self._index(replace(document, warning=warning), owner, parsed)
         finally:
@@ -242,8 +242,8 @@ class DocumentLibrary:
         if is_empty or not question.strip():
             yield []
             return
-        model_question = self._embedder.truncate_left(question)
-        (vector,) = self._embedder.embed([model_question])
+        model_question = self.embedder.truncate_left(question)
+        vector = self.embedder.embed_question(model_question)
         num_candidates = top_k * CANDIDATES_PER_HIT
         with self._lock:
             nearest = self._vectors.search(vector, num_candidates, self._catalog.owners(documents))
@@ -279,6 +279,9 @@ class DocumentLibrary:
         with self._lock:
             self._opened.close()
 
+    def _language_warning(self, text: str) -> str:
+        return language_warning(text) if self.embedder.is_english else ""
+
     def _index(self, document: Document, owner: str, parsed: ParsedDocument) -> Generator[Progress, None, Document]:
         """Chunk, embed and complete this owner's pending version, then delete the previous one.
 
@@ -304,9 +307,9 @@ class DocumentLibrary:
         for start in range(0, len(chunks), BATCH_CHUNKS):
             batch = chunks[start : start + BATCH_CHUNKS]
             segments = [
-                (chunk.id, segment) for chunk in batch for segment in self._embedder.segments(chunk.text, chunk.context)
+                (chunk.id, segment) for chunk in batch for segment in self.embedder.segments(chunk.text, chunk.context)
             ]
-            vectors = self._embedder.embed([segment for _, segment in segments])
+            vectors = self.embedder.embed([segment for _, segment in segments])
             with self._lock:
                 self._vectors.add(owner, [chunk_id for chunk_id, _ in segments], vectors)
             num_segments += len(segments)
@@ -315,10 +318,10 @@ class DocumentLibrary:
 
     def _check_vectors(self) -> None:
         """Delete vectors of another embedder, and those of documents that the catalog has lost."""
-        if self._vectors.fingerprint != self._embedder.fingerprint:
+        if self._vectors.fingerprint != self.embedder.fingerprint:
             if len(self._vectors):
                 self._vectors.clear()
-            self._vectors.set_fingerprint(self._embedder.fingerprint)
+            self._vectors.set_fingerprint(self.embedder.fingerprint)
         expected = self._catalog.segment_counts()
         unknown = self._vectors.segment_counts().keys() - {owner for owner, _ in expected.values()}
         lost = {owner.partition(".")[0] for owner in unknown} - expected.keys()

@@ -122,11 +122,19 @@ class Finder(Protocol):
 
 
 class Embedder(Protocol):
-    """Maps texts to vectors of length 1, so that a dot product is a cosine similarity; see `store.retrieval.minilm`.
+    """Maps texts to vectors of length 1, so that a dot product is a cosine; see `store.retrieval.embedding_model`.
 
     A model silently truncates long texts. A chunk is therefore embedded as `segments` that fit the model, each after
     the chunk's context, and its similarity is that of its best segment.
     """
+
+    name: str
+    is_english: bool  # whether it hardly knows other languages
+
+    @property
+    def num_parameters(self) -> int: ...
+    @property
+    def max_tokens(self) -> int: ...  # that it reads at most
 
     @property
     def fingerprint(self) -> str:
@@ -139,7 +147,10 @@ class Embedder(Protocol):
         """Return the longest end of a text that fits the model: a question usually follows a pasted text."""
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Return float32 [n, D], each row of length 1."""
+        """Return the vectors of segments: float32 [n, D], each row of length 1."""
+
+    def embed_question(self, question: str) -> np.ndarray:
+        """Return the vector of a question, float32 [D] of length 1."""
 
 
 class Reranker(Protocol):

@@ -46,6 +46,7 @@ class SettingsChange:
     lora_adapter: str
     span_scorer: str
     token_selector: str
+    embedding_model: str
     reranker: str
     device: str
     dtype: str

@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from threading import Event, RLock, Thread
 
+import torch
 from tokenizers import Tokenizer
 
 from backend.interface.backend import Status
@@ -31,6 +32,8 @@ from store.document_library import DocumentLibrary
 from store.errors import KVScopeError, StoreFull
 from store.ingest.chunker import ChunkConfig
 from store.kv.blobs import DiskBlobs
+from store.retrieval.embedding_model import EmbeddingModel, SentenceEmbedder
+from store.retrieval.embedding_model import download as download_embedding_model
 from store.retrieval.minilm import MiniLM
 from store.retrieval.reranker import CrossEncoderReranker
 from store.retrieval.reranker import download as download_reranker
@@ -78,7 +81,7 @@ class RuntimeLoader:
         self._stats = CacheStats()  # survives changes of settings
         self._last_documents: list[Document] = []
         # Small models that stay loaded while other settings change.
-        self._embedder = lru_cache(maxsize=1)(MiniLM)
+        self._embedder = lru_cache(maxsize=1)(_load_embedder)
         self._reranker = lru_cache(maxsize=1)(CrossEncoderReranker)
 
     @property
@@ -203,8 +206,7 @@ class RuntimeLoader:
 
     def _reload(self, new: Settings) -> None:
         old_status = self.status
-        models = (model_config(new), new.reranker)
-        if self.runtime is None or models != (model_config(self.settings), self.settings.reranker):
+        if self.runtime is None or _all_models(new) != _all_models(self.settings):
             self.error = self._download(new)
         if self.error:
             self.status = old_status
@@ -223,6 +225,9 @@ class RuntimeLoader:
         self.is_downloading = True
         try:
             fetch_models(model_config(new), report)
+            if new.embedding_model not in ("auto", self.settings.embedding_model):
+                report(f"Downloading {Path(new.embedding_model).name}", 0.74)
+                download_embedding_model(new.embedding_model)
             if new.reranker not in ("off", self.settings.reranker):
                 report(f"Downloading {Path(new.reranker).name}", 0.76)
                 download_reranker(new.reranker)
@@ -314,7 +319,9 @@ class RuntimeLoader:
         else:
             self._report(f"Loading {Path(name).name}", 0.95)
             reranker = self._reranker(name)
-        embedder = self._embedder(select_dtype("cpu", self.settings.dtype)[1])
+        if self.settings.embedding_model != "auto":
+            self._report(f"Loading {Path(self.settings.embedding_model).name}", 0.95)
+        embedder = self._embedder(self.settings.embedding_model, select_dtype("cpu", self.settings.dtype)[1])
         embedder.embed([embedder.truncate_left("Warm up")])  # load it now, not during the first question
         folder, limits = self.settings.data / "library", self.settings.limits
         return DocumentLibrary(folder, tokenizer, embedder, chunking, reranker, limits)
@@ -326,6 +333,14 @@ class RuntimeLoader:
         if self.status.message != message:
             log.info(message)
         self.status = Status(ready=self.runtime is not None, message=message, progress=progress)
+
+
+def _load_embedder(name: str, dtype: torch.dtype) -> SentenceEmbedder:
+    return MiniLM(dtype) if name == "auto" else EmbeddingModel(name, dtype)
+
+
+def _all_models(settings: Settings) -> tuple[object, ...]:
+    return model_config(settings), settings.embedding_model, settings.reranker
 
 
 def _loading_error(error: Exception) -> str:

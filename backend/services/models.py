@@ -30,11 +30,10 @@ from engine.model.loading.resolve import estimate_footprint, find_local, free_by
 from engine.prompt.template import SYSTEM
 from engine.scoring.trained_selector import TokenSelector
 from store.ingest.chunker import ChunkConfig, chunk_config_of
+from store.types import Embedder
 
 TYPICAL_PASSAGES = 8  # of a typical question
 TYPICAL_OTHER_TOKENS = 1024  # of a typical question: prefix, question and answer
-EMBEDDER_PARAMETERS = 22_713_216
-EMBEDDER_TOKENS = 256
 RERANKER_TOKENS = 512
 DATA_FOLDERS = {"library": "Documents and search index", "kv": "Chunk KV", "models": "Bundled model"}
 PACKAGES = ("torch", "transformers", "gradio", "chromadb", "sentence-transformers")
@@ -67,11 +66,7 @@ class LocalModelService:
         if models.grounding is not None and (scorer := models.grounding.span_scorer) is not None:
             finetuned = "finetuned from all-MiniLM-L6-v2"
             infos.append(_encoder_info("span_scorer", settings.span_scorer, finetuned, scorer, scorer.encoder.dtype))
-        embedder_dtype = select_dtype("cpu", settings.dtype)[1]
-        dtype, size_bytes = _dtype_name(embedder_dtype), EMBEDDER_PARAMETERS * embedder_dtype.itemsize
-        infos.append(
-            ModelInfo("embedder", "all-MiniLM-L6-v2", EMBEDDER_PARAMETERS, dtype, "CPU", EMBEDDER_TOKENS, size_bytes)
-        )
+        infos.append(_embedder_info(runtime.documents.embedder, select_dtype("cpu", settings.dtype)[1]))
         if settings.reranker != "off":
             infos.append(ModelInfo("reranker", settings.reranker, None, "fp32", "CPU", RERANKER_TOKENS, None))
         return infos
@@ -180,6 +175,12 @@ def _encoder_info(
 ) -> ModelInfo:
     name = f"{'bundled' if source == 'auto' else source}, {description}"
     return ModelInfo(role, name, network.num_parameters, _dtype_name(dtype), "CPU", MAX_PIECES, network.size_bytes)
+
+
+def _embedder_info(embedder: Embedder, dtype: torch.dtype) -> ModelInfo:
+    size = embedder.num_parameters
+    dtype_name, num_tokens = _dtype_name(dtype), embedder.max_tokens
+    return ModelInfo("embedder", embedder.name, size, dtype_name, "CPU", num_tokens, size * dtype.itemsize)
 
 
 def _decoder_info(role: str, decoder: Decoder, attention: str) -> ModelInfo:

@@ -28,6 +28,7 @@ FUNCTION_WORDS = {  # the most frequent ones of each language; shared words coun
     "Turkish": "ve bir bu i\u00e7in ile da de olarak daha \u00e7ok gibi olan ne her kadar",
     "Czech": "a je se na v \u017ee to s z do i o ve jako za by pro k jsou",
 }
+_REMEDY = "Use words from the document in your questions, or choose another search model in the settings."
 LANGUAGES: dict[str, set[str]] = {name: set(words.split()) for name, words in FUNCTION_WORDS.items()}
 MIN_WORDS = 30  # below that, no warning
 MIN_DISTINCT_WORDS = 6  # function words; code has loops with many an `i`
@@ -52,7 +53,7 @@ def language_warning(text: str) -> str:
         name = language
     else:
         return ""
-    return f"{name} text: search works best in English. Use words from the document in your questions."
+    return f"{name} text: search works best in English. {_REMEDY}"
 
 
 def _take_sample(text: str) -> str:

@@ -5,17 +5,15 @@ Only safetensors weights are loaded, and no code from a model repository is run.
 
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
-from huggingface_hub import snapshot_download
 from sentence_transformers import CrossEncoder
 
 from store.errors import KVScopeError
+from store.retrieval import hub
 
 MAX_TOKENS = 512  # of question and chunk together; of longer pairs, the longer text is truncated
 BATCH_SIZE = 16  # pairs per forward pass; bounds its memory
-FILE_PATTERNS = ["*.safetensors", "*.json", "*.txt", "*.model"]  # to download; no pickled weights
 HEAD = "ForSequenceClassification"  # suffix of the architecture's name if the weights include a scoring head
 
 
@@ -25,10 +23,8 @@ class RerankerUnusable(KVScopeError):
 
 def download(name: str) -> None:
     """Download a cross-encoder's files without loading them. Raises RerankerUnusable."""
-    if Path(name).expanduser().is_dir():
-        return
     try:
-        snapshot_download(name, allow_patterns=FILE_PATTERNS)
+        hub.download(name)
     except Exception as error:  # the hub client and the network raise many types
         raise _unreadable(name, error) from error
 
@@ -42,7 +38,7 @@ class CrossEncoderReranker:
     def __init__(self, name: str) -> None:
         self._lock = threading.Lock()  # the tokenizer is not thread-safe
         try:
-            self.model = _load(name)
+            self.model = hub.load(name, _load_folder)
         except Exception as error:  # the loaders raise many types on foreign files
             raise _unreadable(name, error) from error
         if problem := _find_problem(self.model):
@@ -59,23 +55,12 @@ class CrossEncoderReranker:
 
 
 def _unreadable(name: str, error: Exception) -> RerankerUnusable:
-    reason = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
-    return RerankerUnusable(f"The reranker {name!r} cannot be read ({reason}).")
+    return RerankerUnusable(f"The reranker {name!r} cannot be read ({hub.reason_of(error)}).")
 
 
-def _load(name: str) -> CrossEncoder:
-    folder = Path(name).expanduser()
-    if folder.is_dir():
-        return _load_folder(folder)
-    try:
-        return _load_folder(snapshot_download(name, allow_patterns=FILE_PATTERNS, local_files_only=True))
-    except OSError:  # not in the hub's cache, or incomplete there
-        return _load_folder(snapshot_download(name, allow_patterns=FILE_PATTERNS))
-
-
-def _load_folder(folder: str | Path) -> CrossEncoder:
+def _load_folder(folder: str) -> CrossEncoder:
     return CrossEncoder(
-        str(folder),
+        folder,
         device="cpu",
         local_files_only=True,
         model_kwargs={"use_safetensors": True, "dtype": torch.float32},

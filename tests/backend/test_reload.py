@@ -23,6 +23,7 @@ from store.errors import StoreFull
 from store.preferences import Preferences
 from store.retrieval.reranker import RerankerUnusable
 from tests.backend.conftest import filled
+from tests.server.conftest import until
 from tests.support import tiny
 from tests.support.doubles import last
 from tests.support.fakes import WordEmbedder
@@ -237,6 +238,23 @@ def test_a_reranker_is_downloaded_while_the_present_models_answer(start, tmp_pat
     monkeypatch.setattr("backend.runtime.loader.download_reranker", fetch)
     assert "Nothing was changed" in change(backend, reranker="owner/cross").error
     assert seen == [("owner/cross", "done")] and backend.loader.runtime is runtime and backend.status().ready
+
+
+def test_another_embedding_model_embeds_all_documents_again_in_the_background(start, tmp_path, monkeypatch):
+    backend, fetched = filled(start(), tmp_path), []
+
+    def load(name, dtype):
+        embedder = WordEmbedder(fingerprint=name)
+        embedder.name, embedder.is_english = name, False
+        return embedder
+
+    monkeypatch.setattr("backend.runtime.loader.download_embedding_model", fetched.append)
+    monkeypatch.setattr("backend.runtime.loader.EmbeddingModel", load)
+    assert change(backend, embedding_model="owner/all-languages").error == ""
+    assert fetched == ["owner/all-languages"]
+    until(lambda: not backend.loader.runtime.documents.documents_without_vectors())
+    info = next(info for info in backend.models.loaded() if info.role == "embedder")
+    assert info.name == "owner/all-languages" and last(backend.ask(ASK, Event())).state == "done"
 
 
 def test_a_question_cancelled_during_a_download_does_not_mention_the_settings(start, models, tmp_path, monkeypatch):

@@ -18,6 +18,9 @@ def word_tokenizer():
 class WordEmbedder:
     """Texts that share words are similar. A segment has 8 words."""
 
+    name, is_english = "words", True
+    num_parameters, max_tokens = 0, 8
+
     def __init__(self, fingerprint="words", width=256):
         self.fingerprint = fingerprint
         self.width = width
@@ -37,6 +40,9 @@ class WordEmbedder:
             for word in re.findall(r"\w+", text.lower()) or [""]:
                 row[int(hashlib.md5(word.encode()).hexdigest(), 16) % self.width] += 1
         return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+    def embed_question(self, question):
+        return self.embed([question])[0]
 
 
 class FakeReranker:

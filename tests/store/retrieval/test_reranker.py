@@ -133,14 +133,14 @@ def test_a_name_is_loaded_from_the_hubs_cache_or_else_from_the_hub(folder, tmp_p
     part = save(tmp_path / "part")
     (part / "model.safetensors").unlink()
     hub = Hub(folder, {"complete": folder, "incomplete": part, "absent": None}[state])
-    monkeypatch.setattr("store.retrieval.reranker.snapshot_download", hub)
+    monkeypatch.setattr("store.retrieval.hub.snapshot_download", hub)
     (score,) = CrossEncoderReranker("someone/tiny").score(QUESTION, PASSAGES[:1])
     assert score == pytest.approx(forward(folder, QUESTION, PASSAGES[0]), abs=REORDERED["atol"])
     assert hub.num_downloads == num_downloads
 
 
 def test_an_unknown_name_is_rejected_with_the_hubs_reason(folder, monkeypatch):
-    monkeypatch.setattr("store.retrieval.reranker.snapshot_download", Hub(folder))
+    monkeypatch.setattr("store.retrieval.hub.snapshot_download", Hub(folder))
     with pytest.raises(RerankerUnusable, match=r"'someone/else' cannot be read \(the hub does not answer\)\."):
         CrossEncoderReranker("someone/else")
 

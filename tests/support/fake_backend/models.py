@@ -26,6 +26,7 @@ WANTED = SettingsChange(
     lora_adapter="auto",
     span_scorer="auto",
     token_selector="auto",
+    embedding_model="auto",
     reranker="off",
     device="auto",
     dtype="auto",

@@ -26,6 +26,11 @@ _SHOW_ESTIMATE = """watch("value", () => element.querySelector("p")?.scrollIntoV
 _AUXILIARY = "Small model on the CPU that selects tokens. With the same name, both share their weights."
 _SPAN_SCORER = "Trained head that finds answer spans: auto (the bundled one), off, or a folder."
 _SELECTOR = "Trained head that selects tokens in 'CacheClip trained': auto (the bundled one), off, or a folder."
+_EMBEDDER = "Searches by meaning. Another one embeds all passages again, in the background; words find them meanwhile."
+_EMBEDDERS = [
+    ("all-MiniLM-L6-v2 (bundled, English)", "auto"),
+    ("multilingual-e5-small (about 100 languages)", "intfloat/multilingual-e5-small"),
+]
 _RERANKER = "Cross-encoder that reorders the retrieved passages: off, a folder, or a name on the hub."
 _LORA = (
     "Fine-tuned adapter of the main model: auto (the bundled one), plain (trained without reused KV, to see how reuse "
@@ -61,6 +66,7 @@ class ModelsSection:
             with gr.Row(elem_classes="kv-fields"):
                 add(gr.Dropdown, "dtype", "16-bit numbers take half the memory.", dtypes, label="Compute precision")
                 add(gr.Dropdown, "device", "Where the main model runs.", devices, label="Device")
+                add(gr.Dropdown, "embedding_model", _EMBEDDER, _EMBEDDERS, label="Search model", **custom)
             with gr.Accordion("Adapters and reranker", open=False, elem_classes="kv-more"):
                 add(gr.Textbox, "lora_adapter", _LORA, label="LoRA adapter", lines=1)
                 add(gr.Textbox, "span_scorer", _SPAN_SCORER, label="Span scorer", lines=1)
