@@ -108,6 +108,8 @@ def _serve_mcp(settings: Settings, temporary: Path) -> int:
 
 def _serve(settings: Settings, temporary: Path) -> int:
     access = read_access(settings)
+    if settings.web_pages is None:
+        settings = settings.updated({"web_pages": access.credentials is None and not access.is_open})
     try:
         starting = StartingPage(settings.host, settings.port)
     except OSError as error:

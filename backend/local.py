@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event
 from typing import IO, TypeVar
 
@@ -17,11 +18,13 @@ from backend.services.library import LocalLibraryService
 from backend.services.metrics import Metrics
 from backend.services.models import LocalModelService
 from backend.services.repairs import Repairs
+from backend.services.web_page import download
 from engine.analysis.comparison import CompareRequest, Comparison
 from engine.analysis.comparison_runner import compare
 from engine.analysis.inspection import InspectionStep
 from engine.analysis.inspection_runner import inspect
 from engine.engine import Engine
+from engine.errors import BadRequest, Cancelled
 from engine.method import MethodInfo
 from engine.prompt.retrieval import search
 from engine.prompt.validate import validate
@@ -29,6 +32,7 @@ from engine.request import Answer, ContextBudget, Request
 from engine.scheduler.worker_thread import run_in_thread
 from engine.strategies import list_methods
 from store.catalog.transfer import export_library
+from store.errors import KVScopeError
 from store.feedback import Feedback
 from store.types import Document, Hit
 
@@ -73,6 +77,24 @@ class LocalBackend:
 
     def ingest(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
         return self.library.add(files, cancel)
+
+    @property
+    def accepts_web_pages(self) -> bool:
+        return bool(self.loader.settings.web_pages)
+
+    def ingest_web_page(self, url: str, cancel: Event) -> Iterator[list[IngestProgress]]:
+        if not self.accepts_web_pages:
+            raise BadRequest("Adding web pages is switched off (--web-pages).")
+        yield [IngestProgress(url, "waiting", 0, 1)]
+        with TemporaryDirectory(prefix="kvscope-") as folder:
+            try:
+                page = download(url, Path(folder), self.loader.settings.limits, cancel)
+            except Cancelled:
+                yield [IngestProgress(url, "failed", 0, 1, "Stopped.")]
+            except KVScopeError as error:
+                yield [IngestProgress(url, "failed", 0, 1, str(error))]
+            else:
+                yield from self.library.add([page], cancel)
 
     def export(self, target: IO[bytes]) -> None:
         export_library(self.loader.settings.data, target)

@@ -110,6 +110,9 @@ class _AuditedBackend(_Audited):
     def ingest(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[interface.IngestProgress]]:
         return self._follow("add", [(name, "") for _, name in files], self._wrapped.ingest(files, cancel))
 
+    def ingest_web_page(self, url: str, cancel: Event) -> Iterator[list[interface.IngestProgress]]:
+        return self._follow("add", [(url, "")], self._wrapped.ingest_web_page(url, cancel))
+
     def export(self, target: IO[bytes]) -> None:
         with self._audit.recording(_client(), "export"):
             self._wrapped.export(target)

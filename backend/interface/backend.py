@@ -61,6 +61,12 @@ class Backend(Protocol):
         documents running are next, if `cancel` is a SessionEvent.
         """
 
+    @property
+    def accepts_web_pages(self) -> bool: ...
+
+    def ingest_web_page(self, url: str, cancel: Event) -> Iterator[list[IngestProgress]]:
+        """Download a page from a public address and add it; yield its progress as `ingest` does."""
+
     def export(self, target: IO[bytes]) -> None:
         """Write all documents and the settings to a zip file, see `store.catalog.transfer`."""
 

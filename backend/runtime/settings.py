@@ -126,6 +126,8 @@ class Settings(BaseSettings):
     """maximum tokens per chunk (the CacheClip paper: 1000)"""
     chunk_overlap: int = Field(50, ge=0)
     """maximum tokens shared by neighbouring chunks"""
+    web_pages: bool | None = None
+    """let users add web pages from public addresses; default: if no other machine can connect, and without password"""
     watch: list[Path] = []
     """folder whose files are added as documents, now and whenever they change; can be given several times"""
     ingest_timeout_minutes: float = Field(60.0, gt=0)

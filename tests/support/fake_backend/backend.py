@@ -172,6 +172,14 @@ class FakeBackend:
             states[index] = IngestProgress(name, "done", 1, 1, "", digest, unchanged)
             yield list(states)
 
+    accepts_web_pages = True
+
+    def ingest_web_page(self, url: str, cancel: Event) -> Iterator[list[IngestProgress]]:
+        with TemporaryDirectory() as folder:
+            path = Path(folder, "page.html")
+            path.write_text(url)
+            yield from self.ingest([(path, "page.html")], cancel)
+
     def delete(self, document_id: str) -> bool:
         before = self.stored_documents
         self.stored_documents = [document for document in before if document.id != document_id]

@@ -141,6 +141,14 @@ def test_watched_folders_are_listed_and_documents_of_deleted_files_are_selected_
     assert session.backend.documents() == [second]
 
 
+def test_a_web_page_is_added_by_its_address(session):
+    page, before = session.page, len(session.backend.documents())
+    assert list(page.add_page("  ", ME)) == [gr.skip()] and list(page.add_page(None, ME)) == [gr.skip()]
+    first, *_, last = page.add_page(" https://example.org/tides ", ME)
+    assert first == {page._address: ""} and "page.html" in last[session.sidebar.document_list]
+    assert len(session.backend.documents()) == before + 1
+
+
 def test_a_deletion_shows_what_it_frees_and_has_to_be_confirmed(session):
     (first, *_) = session.backend.documents()
     session.click("confirm")

@@ -21,6 +21,7 @@ from ui.pages.search import Search
 
 _REFRESH_JS = "() => kvscopePress('#cache-buttons [data-act=refresh]', 4)"  # if the cache is the open part
 _INTRO = f"Any number of {FORMATS} files. They are processed on this machine and never leave it."
+MAX_ADDRESS_CHARS = 2000
 # Events that redraw the table run one at a time, so that each starts from the view the previous one returned and a
 # slow one cannot overwrite a newer table.
 _SERIAL: dict[str, Any] = {"concurrency_id": "library list", "concurrency_limit": 1, **QUIET}
@@ -57,6 +58,17 @@ class Library:
         with gr.Column(elem_id="library-page"):
             gr.HTML(join(tag("h2", "Add documents"), tag("p", _INTRO, class_="kv-muted")), js_on_load=None)
             self.uploads = Uploads(self._backend, height=132, name="library-")
+            with gr.Row(elem_id="library-page-row", visible=self._backend.accepts_web_pages, equal_height=False):
+                self._address = gr.Textbox(
+                    label="Address of a web page",
+                    placeholder="https://… adds a web page",
+                    show_label=False,
+                    container=False,
+                    max_lines=1,
+                    max_length=MAX_ADDRESS_CHARS,
+                    elem_id="library-address",
+                )
+                add_page = gr.Button("Add page", elem_id="library-add-page", min_width=100, scale=0)
             with gr.Row(elem_id="library-head", equal_height=False):
                 self.summary = gr.HTML(elem_id="library-summary", js_on_load=None)
                 self._filter = gr.Textbox(
@@ -75,6 +87,9 @@ class Library:
         self.uploads.wire(document_list, self._sidebar.current)
         for event in (*(tab.select for tab in tabs), document_list.change, self.poll.tick):
             event(self.refresh, self.view, drawn, **_SERIAL)
+        added = [self._address, document_list, *self.uploads.progress_outputs()]
+        for event in (self._address.submit, add_page.click):
+            event(self.add_page, self._address, added, **INGEST_QUEUE, **QUIET)
         self._filter.change(self.filter, [self.view, self._filter], [self.view, *drawn], **_SERIAL)
         self.table.click(self.act, self.view, [self.view, self.error, document_list, *drawn], **_SERIAL)
         outputs = [self.view, document_list, *self.uploads.progress_outputs(), *drawn]
@@ -102,6 +117,16 @@ class Library:
     def filter(self, view: View, words: str) -> Update:
         view = replace(view, filter=words, limit=table.PAGE_SIZE, renaming="", pending_delete=())
         return {self.view: view, **self._draw(view)}
+
+    def add_page(self, address: str | None, request: gr.Request) -> Iterator[Update]:
+        """Add the web page of an address, with the progress shown below the drop zone."""
+        if not (address or "").strip():
+            yield gr.skip()
+            return
+        yield {self._address: ""}
+        url = str(address).strip()[:MAX_ADDRESS_CHARS]
+        yield from self.uploads.follow(lambda cancel: self._backend.ingest_web_page(url, cancel), request)
+        yield {self._sidebar.document_list: self._sidebar.current()}
 
     def act(self, view: View, event: gr.EventData) -> Update:
         """Handle a button or a checkbox of the table."""

@@ -1,0 +1,112 @@
+"""Downloads a web page that a user names: only from public addresses, within limits on size, type and time.
+
+The address is resolved once and the connection made to what was checked, so that a name cannot mean another machine
+later. Redirects are checked likewise. Proxies are not used: what they connect to cannot be checked.
+"""
+
+import socket
+import time
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from pathlib import Path, PurePosixPath
+from threading import Event
+from urllib.parse import unquote
+
+import httpx
+
+from engine.errors import Cancelled
+from store.errors import KVScopeError
+from store.limits import Limits
+
+TYPES = {  # suffixes by media type
+    "text/html": ".html",
+    "application/xhtml+xml": ".html",
+    "application/pdf": ".pdf",
+    "text/plain": ".txt",
+    "text/markdown": ".md",
+    "text/csv": ".csv",
+}
+PORTS = {"http": 80, "https": 443}
+TUNNELS = [ip_network(each) for each in ("64:ff9b::/96", "2002::/16", "2001::/32")]  # to IPv4 addresses inside them
+MAX_REDIRECTS = 5
+STEP_TIMEOUT_S = 15.0
+TIMEOUT_S = 120.0
+
+
+class PageUnusable(KVScopeError):
+    hint = "Open it in a browser, save it as a file, and add the file."
+
+
+def download(url: str, folder: Path, limits: Limits, cancel: Event) -> tuple[Path, str]:
+    """Download a page into a folder; return the file and its display name.
+
+    Raises PageUnusable, DocumentTooLarge and Cancelled.
+    """
+    deadline = time.monotonic() + TIMEOUT_S
+    url = url.strip()
+    url = url if "://" in url else f"https://{url}"
+    try:
+        with httpx.Client(trust_env=False, timeout=STEP_TIMEOUT_S, follow_redirects=False) as client:
+            for _ in range(MAX_REDIRECTS + 1):
+                target = _parse(url)
+                address = public_address(target.host, PORTS[target.scheme])
+                with client.stream(
+                    "GET",
+                    target.copy_with(host=address),
+                    headers={"Host": target.netloc.decode(), "User-Agent": "KVScope", "Accept": ", ".join(TYPES)},
+                    extensions={"sni_hostname": target.host},
+                ) as response:
+                    if not response.is_redirect:
+                        return _save(response, target, folder, limits, cancel, deadline)
+                    url = str(target.join(response.headers["location"]))
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
+        raise PageUnusable(f"{url} cannot be downloaded ({str(error) or type(error).__name__}).") from error
+    raise PageUnusable(f"{url} redirects too often.")
+
+
+def _parse(url: str) -> httpx.URL:
+    target = httpx.URL(url)
+    if target.scheme not in PORTS or not target.host or target.userinfo:
+        raise PageUnusable(f"{url} is not the address of a web page, such as https://example.org/page.")
+    if target.port not in (None, PORTS[target.scheme]):
+        raise PageUnusable(f"{url} has another port than web pages usually have.")
+    return target
+
+
+def public_address(host: str, port: int) -> str:
+    """Return an address of a host. Raises PageUnusable if any of its addresses is not public, and OSError."""
+    infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    found = [ip_address(str(info[4][0]).partition("%")[0]) for info in infos]
+    if not found or not all(map(_is_public, found)):
+        raise PageUnusable(f"{host} is not a public address, so nothing is downloaded from it.")
+    return str(found[0])
+
+
+def _is_public(address: IPv4Address | IPv6Address) -> bool:
+    if isinstance(address, IPv6Address):
+        if any(address in network for network in TUNNELS):
+            return False
+        address = address.ipv4_mapped or address
+    return address.is_global and not address.is_multicast
+
+
+def _save(
+    response: httpx.Response, target: httpx.URL, folder: Path, limits: Limits, cancel: Event, deadline: float
+) -> tuple[Path, str]:
+    if response.status_code != httpx.codes.OK:
+        raise PageUnusable(f"{target} answered with the status {response.status_code}.")
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in TYPES:
+        raise PageUnusable(f"{target} is of the type {kind or 'unknown'}, which cannot be read.")
+    last = PurePosixPath(unquote(target.path)).name
+    name = f"{PurePosixPath(last).stem or target.host}{TYPES[kind]}"
+    path, size = folder / f"page{TYPES[kind]}", 0
+    with path.open("wb") as file:
+        for part in response.iter_bytes():
+            size += len(part)
+            limits.check_file(size, name)
+            if cancel.is_set():
+                raise Cancelled
+            if time.monotonic() > deadline:
+                raise PageUnusable(f"{target} took longer than {TIMEOUT_S:g} seconds.")
+            file.write(part)
+    return path, name
