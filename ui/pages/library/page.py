@@ -68,7 +68,7 @@ class Library:
                     max_length=MAX_ADDRESS_CHARS,
                     elem_id="library-address",
                 )
-                add_page = gr.Button("Add page", elem_id="library-add-page", min_width=100, scale=0)
+                add_page = gr.Button("Add page", size="sm", elem_id="library-add-page", min_width=110, scale=0)
             with gr.Row(elem_id="library-head", equal_height=False):
                 self.summary = gr.HTML(elem_id="library-summary", js_on_load=None)
                 self._filter = gr.Textbox(

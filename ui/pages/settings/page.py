@@ -49,7 +49,7 @@ _FIDELITY = (
     "of the predicted tokens, measured once with built-in questions while KVScope is idle. CacheClip adaptive uses it."
 )
 _PROMPT = "The instructions before the passages in every prompt (the shared prefix), computed once for all questions."
-_ABOUT = "KVScope sends no data to other machines; it only downloads models you ask for."
+_ABOUT = "KVScope sends no data to other machines; it only downloads models and web pages you ask for."
 
 
 class Settings:
