@@ -98,6 +98,16 @@ class Feedback:
             if len(kept) < len(ratings):
                 self._write(kept, is_damaged)
 
+    def find_damage(self) -> str:
+        """Return what is wrong with the file, as the end of a sentence; empty if nothing is."""
+        with self._lock:
+            return "has ratings that cannot be read" if self._read()[1] else ""
+
+    def repair(self) -> None:
+        """Leave out what cannot be read; the damaged file is kept under a dated name. Raises StoreFull."""
+        with self._lock:
+            self._write(*self._read())
+
     def export(self) -> str:
         """Return all ratings as JSON lines, see `Rating.as_evaluation`."""
         return "".join(json.dumps(each.as_evaluation(), ensure_ascii=False) + "\n" for each in self.ratings())

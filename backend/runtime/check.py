@@ -8,6 +8,7 @@ from engine.model.loading.presets import BUNDLED_MODEL
 from store.atomic import copy_aside
 from store.catalog import recovery
 from store.catalog.copies import copies_of
+from store.feedback import Feedback
 from store.kv import blobs
 from store.preferences import FILE_NAME, Preferences
 from store.retrieval.vectors import OPENING, is_usable
@@ -41,6 +42,11 @@ def check_folder(data: Path, repair: bool) -> list[str]:
         if repair:
             copy_aside(data / FILE_NAME)
             (data / FILE_NAME).unlink()
+    feedback = Feedback(data)
+    if damage := feedback.find_damage():
+        problems.append(f"The file of ratings {damage}.")
+        if repair:
+            feedback.repair()
     if model.exists() and not is_intact(model):
         problems.append("The bundled model's files are damaged; the next start unpacks them again.")
         if repair:

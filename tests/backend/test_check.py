@@ -5,6 +5,7 @@ import random
 import pytest
 
 from backend.runtime.check import check_folder
+from store.feedback import Rating
 from tests.backend.conftest import filled
 
 
@@ -13,6 +14,7 @@ def data(start, tmp_path):
     """The data folder of a closed backend with a document, its KV, a copy of the database, and settings."""
     backend = filled(start(), tmp_path)
     data = backend.loader.settings.data
+    backend.feedback.put(Rating("1", 0.0, "Who?", "She.", True, "full", ()))
     backend.close()
     (data / "preferences.json").write_text('{"eviction_policy": "lru"}')
     return data
@@ -38,6 +40,7 @@ DAMAGE = {
     "kv/index.sqlite3": "chunk KV has a damaged index",
     "kv/*.safetensors": "chunk KV has 1 damaged file",
     "preferences.json": "preferences.json cannot be read",
+    "feedback.jsonl": "file of ratings has ratings that cannot be read",
 }
 
 
