@@ -99,14 +99,15 @@ def changes_between(old: Sequence[Passage], new: Sequence[Passage]) -> list[tupl
     all_before, all_after = set(before), set(after)
     changes: list[tuple[Passage, ...]] = []
     num_shared = 0
-    for tag, i, i_end, j, j_end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+    for tag, i, i_end, j, j_end in SequenceMatcher(None, before, after).get_opcodes():  # frequent units: no anchors
         if tag == "equal":
             num_shared += i_end - i
             continue
         for one, other in _pair(before[i:i_end], after[j:j_end]):
             if one is not None and other is not None:
                 num_shared += 1
-                changes.append((old[i + one], new[j + other]))
+                if before[i + one] != after[j + other]:
+                    changes.append((old[i + one], new[j + other]))
             elif one is not None and before[i + one] not in all_after:
                 changes.append((old[i + one],))
             elif other is not None and after[j + other] not in all_before:
