@@ -27,6 +27,7 @@ TYPES = {  # suffixes by media type
 }
 PORTS = {"http": 80, "https": 443}
 TUNNELS = [ip_network(each) for each in ("64:ff9b::/96", "2002::/16", "2001::/32")]  # to IPv4 addresses inside them
+HEADERS = {"User-Agent": "KVScope", "Accept": ", ".join(TYPES), "Accept-Encoding": "identity"}
 MAX_REDIRECTS = 5
 STEP_TIMEOUT_S = 15.0
 TIMEOUT_S = 120.0
@@ -48,14 +49,15 @@ def download(url: str, folder: Path, limits: Limits, cancel: Event) -> tuple[Pat
         with httpx.Client(trust_env=False, timeout=STEP_TIMEOUT_S, follow_redirects=False) as client:
             for _ in range(MAX_REDIRECTS + 1):
                 target = _parse(url)
-                address = public_address(target.host, PORTS[target.scheme])
+                host = target.raw_host.decode("ascii")
+                address = public_address(host, PORTS[target.scheme])
                 with client.stream(
                     "GET",
                     target.copy_with(host=address),
-                    headers={"Host": target.netloc.decode(), "User-Agent": "KVScope", "Accept": ", ".join(TYPES)},
-                    extensions={"sni_hostname": target.host},
+                    headers={"Host": target.netloc.decode("ascii"), **HEADERS},
+                    extensions={"sni_hostname": host},
                 ) as response:
-                    if not response.is_redirect:
+                    if not response.has_redirect_location:
                         return _save(response, target, folder, limits, cancel, deadline)
                     url = str(target.join(response.headers["location"]))
     except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
@@ -94,6 +96,8 @@ def _save(
 ) -> tuple[Path, str]:
     if response.status_code != httpx.codes.OK:
         raise PageUnusable(f"{target} answered with the status {response.status_code}.")
+    if response.headers.get("content-encoding", "identity").lower() != "identity":  # it could unpack to any size
+        raise PageUnusable(f"{target} was sent compressed although that was not asked for.")
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in TYPES:
         raise PageUnusable(f"{target} is of the type {kind or 'unknown'}, which cannot be read.")

@@ -87,7 +87,10 @@ def compare_documents(finder: Finder, request: Request) -> DocumentChanges | Non
     old_units, new_units = (_units(finder.chunks(document.id)) for document in pair)
     if not old_units or not new_units or max(len(old_units), len(new_units)) > MAX_UNITS:
         return None
-    return DocumentChanges(old, new, changes_between(old_units, new_units))
+    changes = changes_between(old_units, new_units)
+    if changes is None and not request.documents and not all(each.name in request.question for each in pair):
+        return None  # the question need not be about these two
+    return DocumentChanges(old, new, changes)
 
 
 def changes_between(old: Sequence[Passage], new: Sequence[Passage]) -> list[tuple[Passage, ...]] | None:

@@ -116,6 +116,8 @@ class EmbeddingModel(SentenceEmbedder):
         self.name = Path(name).name if Path(name).expanduser().is_dir() else name
 
         def load(folder: str) -> None:
+            for name in ("_model", "_tokenizer", "fingerprint", "max_tokens"):  # of an incomplete copy of the files
+                self.__dict__.pop(name, None)
             SentenceEmbedder.__init__(self, Path(folder), dtype)
             _check_modules(Path(folder))
             self._prompts = _prompts(self.name, self._model)

@@ -17,6 +17,7 @@ PAGES = {
     "/paper": ("application/pdf", b"%PDF-1.7"),
     "/": ("text/plain", b"Welcome"),
     "/photo.jpg": ("image/jpeg", b"\xff\xd8"),
+    "/packed": ("text/plain", b""),
     "/long": ("text/plain", b"x" * (2**20 + 1)),
 }
 MOVED = {"/moved": "/tides.html", "/inside": "http://127.0.0.1/", "/loop": "/loop", "/file": "file:///etc/passwd"}
@@ -33,6 +34,8 @@ class Handler(BaseHTTPRequestHandler):
         kind, content = PAGES.get(self.path, ("text/html", b""))
         self.send_response(200 if self.path in PAGES else 404)
         self.send_header("Content-Type", kind)
+        if self.path == "/packed":
+            self.send_header("Content-Encoding", "gzip")
         self.end_headers()
         self.wfile.write(content)
 
@@ -83,6 +86,7 @@ def test_a_page_is_saved_under_its_name_with_the_suffix_of_its_type(site, tmp_pa
         ("/photo.jpg", "of the type image/jpeg"),
         ("/missing", "answered with the status 404"),
         ("/loop", "redirects too often"),
+        ("/packed", "was sent compressed"),
         ("/inside", "has another port|is not a public address"),
         ("/file", "is not the address of a web page"),
     ],

@@ -132,5 +132,7 @@ def test_notes_say_what_is_missing():
     assert found._notes(4) == () and "2 of 4 differences" in found._notes(2)[0]
     same = compare_documents(Library({"a.md": OLD, "b.md": OLD}), Request("What changed?"))
     assert same.hits() == [] and "do not differ" in same._notes(0)[0]
-    other = compare_documents(Library({"a.md": OLD, "b.md": "Herons fish. " * 9}), Request("What changed?"))
+    unrelated = Library({"a.md": OLD, "b.md": "Herons fish. " * 9})
+    assert compare_documents(unrelated, Request("What changed?")) is None
+    other = compare_documents(unrelated, Request("What changed?", documents=("a.md", "b.md")))
     assert other.hits() == [] and "too little text in common" in other._notes(0)[0]
