@@ -101,20 +101,20 @@ class LocalBackend:
 
     def delete(self, document_id: str) -> bool:
         with self.loader.borrow() as runtime:
+            self.feedback.forget(document_id)  # first: if it cannot, nothing has changed
             documents, passages = runtime.documents, runtime.engine.passages
             with passages.track_deletions():
                 # KV is deleted first: its keys are computed from the texts, which go with the document.
                 texts = {chunk.passage for chunk in documents.chunks(document_id)}
                 keys = [key for text in texts for key in passages.delete(text)]
-                self.feedback.forget(document_id)
                 deleted = documents.delete(document_id)
-                self.feedback.forget(document_id)  # it may have been rated in the meantime
                 for text in {chunk.passage for chunk in deleted} - texts:
                     passages.delete(text)
                 for key in keys:
                     runtime.tiers.tree.delete(key)  # a running question may have computed it again
                 self._chunk_owners.discard(document_id)
                 passages.delete_other_models()
+            self.feedback.forget(document_id)  # an answer may have been rated in the meantime
         return bool(deleted)
 
     def has_pages(self, document_id: str) -> bool:

@@ -7,7 +7,7 @@ any of their documents.
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from threading import Lock
 
@@ -24,6 +24,10 @@ log = logging.getLogger(__name__)
 
 class TooManyRatings(KVScopeError):
     hint = f"Export them on the Library page, then delete {FILE_NAME} in the data folder."
+
+
+class RatingsUnreadable(KVScopeError):
+    hint = "Make the file readable for the user who runs KVScope."
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +49,14 @@ class Rating:
     passages: tuple[RatedPassage, ...]
     expected: str = ""  # what would have been right, if the user said so
 
-    def as_evaluation(self) -> dict[str, object]:
-        """Return it as a row that `python -m bench quality` reads; it has no answers if the right one is not known."""
+    def as_evaluation(self, number: int) -> dict[str, object]:
+        """Return it as a row that `python -m bench quality` reads; it has no answers if the right one is not known.
+
+        Its own id lets a client change it, so it is not exported.
+        """
         known = self.expected or (self.answer if self.is_good else "")
         return {
-            "id": self.id,
+            "id": str(number),
             "question": self.question,
             "answers": [known] if known else [],
             "passages": [{"text": passage.text} for passage in self.passages],
@@ -70,8 +77,15 @@ class Feedback:
         self._path = folder / FILE_NAME
         self._lock = Lock()
 
+    def is_empty(self) -> bool:
+        """Return whether there are no ratings, without reading them."""
+        try:
+            return self._path.stat().st_size == 0
+        except OSError:
+            return True
+
     def ratings(self) -> list[Rating]:
-        """Return all ratings, oldest first."""
+        """Return all ratings, oldest first. Raises RatingsUnreadable, as all that follow."""
         with self._lock:
             return self._read()[0]
 
@@ -84,6 +98,15 @@ class Feedback:
                 raise TooManyRatings(f"There are {MAX_RATINGS} ratings, the maximum.")
             self._write([*others, rating], is_damaged)
 
+    def expect(self, rating_id: str, expected: str) -> Rating | None:
+        """Add what would have been right to a rating; return it, or None if it was deleted. Raises StoreFull."""
+        with self._lock:
+            ratings, is_damaged = self._read()
+            changed = next((replace(each, expected=expected) for each in ratings if each.id == rating_id), None)
+            if changed is not None:
+                self._write([changed if each.id == rating_id else each for each in ratings], is_damaged)
+            return changed
+
     def remove(self, rating_id: str) -> None:
         """Delete a rating if it exists. Raises StoreFull, with nothing changed."""
         with self._lock:
@@ -91,12 +114,17 @@ class Feedback:
             self._write([each for each in ratings if each.id != rating_id], is_damaged)
 
     def forget(self, document_id: str) -> None:
-        """Delete the ratings of answers that were made from a document. Raises StoreFull, with nothing changed."""
+        """Delete the ratings of answers that were made from a document, and what cannot be read: it may be one of them.
+
+        Raises StoreFull, with nothing changed.
+        """
         with self._lock:
             ratings, is_damaged = self._read()
             kept = [each for each in ratings if document_id not in {one.document_id for one in each.passages}]
-            if len(kept) < len(ratings):
-                self._write(kept, is_damaged)
+            if len(kept) < len(ratings) or is_damaged:
+                self._write(kept, is_damaged=False)
+            for leftover in self._path.parent.glob(f"{FILE_NAME}.*"):  # of a killed process, or damaged ones
+                leftover.unlink(missing_ok=True)
 
     def find_damage(self) -> str:
         """Return what is wrong with the file, as the end of a sentence; empty if nothing is."""
@@ -110,7 +138,8 @@ class Feedback:
 
     def export(self) -> str:
         """Return all ratings as JSON lines, see `Rating.as_evaluation`."""
-        return "".join(json.dumps(each.as_evaluation(), ensure_ascii=False) + "\n" for each in self.ratings())
+        rows = (rating.as_evaluation(number) for number, rating in enumerate(self.ratings(), start=1))
+        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
     def _read(self) -> tuple[list[Rating], bool]:
         """Return the ratings that can be read, and whether there are others."""
@@ -118,6 +147,8 @@ class Feedback:
             lines = self._path.read_bytes().splitlines()
         except FileNotFoundError:
             return [], False
+        except OSError as error:
+            raise RatingsUnreadable(f"{self._path} cannot be read ({error.strerror}).") from error
         ratings = []
         for line in lines:
             try:
@@ -128,7 +159,8 @@ class Feedback:
 
     def _write(self, ratings: Sequence[Rating], is_damaged: bool) -> None:
         """Replace the file; one that is damaged is kept under a dated name."""
-        lines = (json.dumps(asdict(rating)).encode() + b"\n" for rating in ratings)
+        texts = (json.dumps(asdict(rating), ensure_ascii=False) for rating in ratings)
+        lines = (text.encode("utf-8", "replace") + b"\n" for text in texts)  # half characters cannot be read again
         with disk_full_as_store_full("save the rating"):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             if is_damaged:

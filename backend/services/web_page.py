@@ -26,7 +26,8 @@ TYPES = {  # suffixes by media type
     "text/csv": ".csv",
 }
 PORTS = {"http": 80, "https": 443}
-TUNNELS = [ip_network(each) for each in ("64:ff9b::/96", "2002::/16", "2001::/32")]  # to IPv4 addresses inside them
+UNICAST = ip_network("2000::/3")  # of IPv6; what is outside is local, or stands for an IPv4 address
+TUNNELS = [ip_network(each) for each in ("2002::/16", "2001::/32")]  # to IPv4 addresses inside them
 HEADERS = {"User-Agent": "KVScope", "Accept": ", ".join(TYPES), "Accept-Encoding": "identity"}
 MAX_REDIRECTS = 5
 STEP_TIMEOUT_S = 15.0
@@ -85,9 +86,10 @@ def public_address(host: str, port: int) -> str:
 
 def _is_public(address: IPv4Address | IPv6Address) -> bool:
     if isinstance(address, IPv6Address):
-        if any(address in network for network in TUNNELS):
+        if mapped := address.ipv4_mapped:
+            return _is_public(mapped)
+        if address not in UNICAST or any(address in network for network in TUNNELS):
             return False
-        address = address.ipv4_mapped or address
     return address.is_global and not address.is_multicast
 
 

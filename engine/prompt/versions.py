@@ -9,14 +9,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from operator import attrgetter
+from itertools import islice
 
-from engine.prompt.followups import STOP_WORD, YEAR
+from engine.prompt.followups import YEAR, relevant_turns
 from engine.prompt.pack import PreparedPrompt
-from engine.prompt.question_kind import QuestionKind, question_kind
 from engine.prompt.units import split_units
 from engine.request import Quote, Request
 from engine.text import split_words
+from store.markdown import parse_row
 from store.names import split_suffix
 from store.types import Chunk, Document, Finder, Hit
 
@@ -25,21 +25,30 @@ MIN_SHARED = 0.3  # of the shorter document's units; with fewer, the documents a
 MIN_SIMILAR = 0.5  # of the words of two units; with fewer, they are not versions of each other
 MAX_PAIRS = 100_000  # of units between two common ones; if there are more, they are not paired
 MAX_PASSAGES = 32
-PREFIX = 5  # letters by which a question's word is recognized in a name, also in the plural
-GENERAL = re.compile(
-    r"compar\w*|differ\w*|chang\w*|versions?|documents?|files?|texts?|contents?|new\w*|old\w*|between|other|each|two|both"
-    r"|these|them|vs|versus|list|show|all|every\w*|s"
-    r"|vergl\w*|unterschie\w*|unterscheid\w*|ge\u00e4ndert|\u00e4nder\w*|fassung\w*|dokument\w*|datei\w*|neue?\w*|alte?\w*"
-    r"|hat|zwischen|gegen\u00fcber|beiden?|zwei|alles?"
+GENERAL = re.compile(  # words of a comparison that do not say of what
+    r"compare[sd]?|comparison|differ(?:s|ent|ence|ences)?|change[sd]?|versions?|documents?|files?|texts?|contents?"
+    r"|new(?:er|est)?|old(?:er|est)?|between|other|each|two|both|these|them|they|it|its|vs|versus|list|show|give|tell|me"
+    r"|a|an|the|all|any|every|everything|of|in|on|to|from|with|and|or|as|is|are|was|were|be|been|do|does|did|has|have|had"
+    r"|what|which|how|there|that|please|can|could|you|s"
+    r"|vergleich\w{0,2}|vergleiche\w{0,2}|unterschied\w{0,2}|unterscheide\w{0,2}|ge\u00e4ndert|\u00e4nderung(?:en)?|\u00e4ndert"
+    r"|fassung(?:en)?|dokumente?n?|dateie?n?|datei|neu|neue[mnrs]?|alt|alte[mnrs]?|zwischen|gegen\u00fcber|beiden?|zwei|alle[mnrs]?"
+    r"|der|die|das|dem|den|des|ein|eine[mnrs]?|im|von|vom|zu|zum|zur|auf|mit|und|oder|hat|haben|sich|ist|sind|es|gibt"
+    r"|welche[mnrs]?|wie|mir|bitte"
 )
+GENERAL_HINT = re.compile(  # of which a comparison has one at least
+    r"compare[sd]?|comparison|differ(?:s|ent|ence|ences)?|change[sd]?|vs|versus|new"
+    r"|vergleich\w{0,2}|vergleiche\w{0,2}|unterschied\w{0,2}|unterscheide\w{0,2}|ge\u00e4ndert|\u00e4nderung(?:en)?|\u00e4ndert|neu"
+)
+PLURALS = ("s", "es", "n", "en", "e")
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A unit of a document and the chunk that contains it."""
+    """A unit of a document, the chunk that contains it, and its start in the chunk's text."""
 
     text: str
     chunk: Chunk
+    start: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,25 +79,34 @@ class DocumentChanges:
         if self.changes is None:
             return (f"{names} have too little text in common to list their differences.",)
         if not self.changes:
-            return (f"The texts of {names} do not differ.",)
+            compared = "headings, order and capitals were not compared"
+            return (f"No sentence, list item or table row is in only one of {names}; {compared}.",)
         total = len(self.changes)
-        note = f"{total - num_located} of {total} differences are not shown: their passages did not fit."
+        note = f"{total - num_located} of {total} differences are not shown: their passages are not in the prompt."
         return (note,) if num_located < total else ()
 
 
 def compare_documents(finder: Finder, request: Request) -> DocumentChanges | None:
     """Return how the two documents of a general comparison differ; None for other questions."""
-    if request.whole_document or question_kind(request.question) is not QuestionKind.COMPARISON:
+    if request.whole_document or not _may_compare(request.question):
         return None
-    pair = _compared(finder.documents(), request)
-    if pair is None:
+    scope = [document for document in finder.documents() if document.is_in(request.documents)]
+    words = set(_words(request.question))
+    named = [document for document in scope if (name := _name_words(document)) and name <= words]
+    named = [each for each in named if not any(_name_words(each) < _name_words(other) for other in named)]
+    pair = next((each for each in (named, scope) if len(each) == 2), None)
+    if pair is None or not _is_general(request.question, pair):
         return None
-    old, new = pair
-    old_units, new_units = (_units(finder.chunks(document.id)) for document in pair)
+    if pair is not named and relevant_turns(request.question, request.history):
+        return None  # a follow-up is about the subject of an earlier question
+    old, new = _in_order(pair)
+    if max(old.num_chunks, new.num_chunks) > MAX_UNITS:
+        return None
+    old_units, new_units = (_units(finder.chunks(document.id)) for document in (old, new))
     if not old_units or not new_units or max(len(old_units), len(new_units)) > MAX_UNITS:
         return None
     changes = changes_between(old_units, new_units)
-    if changes is None and not request.documents and not all(each.name in request.question for each in pair):
+    if changes is None and not request.documents and pair is not named:
         return None  # the question need not be about these two
     return DocumentChanges(old, new, changes)
 
@@ -101,30 +119,34 @@ def changes_between(old: Sequence[Passage], new: Sequence[Passage]) -> list[tupl
     before, after = ([_normalize(unit.text) for unit in units] for units in (old, new))
     all_before, all_after = set(before), set(after)
     changes: list[tuple[Passage, ...]] = []
-    num_shared = 0
+    num_shared, max_pairs = 0, MAX_PAIRS
     for tag, i, i_end, j, j_end in SequenceMatcher(None, before, after).get_opcodes():  # frequent units: no anchors
         if tag == "equal":
             num_shared += i_end - i
             continue
-        for one, other in _pair(before[i:i_end], after[j:j_end]):
+        num_pairs = (i_end - i) * (j_end - j)
+        for one, other in _pair(before[i:i_end], after[j:j_end], is_paired=num_pairs <= max_pairs):
             if one is not None and other is not None:
                 num_shared += 1
-                if before[i + one] != after[j + other]:
+                has_moved = before[i + one] in all_after and after[j + other] in all_before
+                if not has_moved:
                     changes.append((old[i + one], new[j + other]))
             elif one is not None and before[i + one] not in all_after:
                 changes.append((old[i + one],))
             elif other is not None and after[j + other] not in all_before:
                 changes.append((new[j + other],))
+        max_pairs -= min(num_pairs, max_pairs)
     return changes if num_shared >= MIN_SHARED * min(len(old), len(new)) else None
 
 
-def _pair(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int | None, int | None]]:
+def _pair(old: Sequence[str], new: Sequence[str], is_paired: bool) -> Iterator[tuple[int | None, int | None]]:
     """Yield the places of units that are versions of each other, and of those without a counterpart, in order."""
     first = 0  # in `new`, not yielded yet
     words = [Counter(split_words(text)) for text in new]
+    names = [_row_name(text) for text in new]
     for i, text in enumerate(old):
-        mine = Counter(split_words(text))
-        candidates = range(first, len(new)) if len(old) * len(new) <= MAX_PAIRS else ()
+        mine, name = Counter(split_words(text)), _row_name(text)
+        candidates = [j for j in range(first, len(new)) if names[j] == name] if is_paired else []
         scores = {j: 2 * (mine & words[j]).total() / max(1, mine.total() + words[j].total()) for j in candidates}
         best = max(scores, key=scores.__getitem__, default=None)
         if best is None or scores[best] < MIN_SIMILAR:
@@ -136,28 +158,43 @@ def _pair(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int | None, 
     yield from ((None, j) for j in range(first, len(new)))
 
 
-def _compared(documents: Sequence[Document], request: Request) -> tuple[Document, Document] | None:
-    """Return the earlier and the later document if the question compares all of two; None otherwise."""
-    asked = {word[:PREFIX] for word in split_words(request.question)}
-    named = [each for each in documents if (words := _name_words(each)) and words <= asked]
-    scope = [each for each in documents if each.is_in(request.documents)]
-    pair = next((each for each in (named, scope) if len(each) == 2), None)
-    if pair is None:
-        return None
-    about = set().union(*map(_name_words, pair), *(split_words(each.name) for each in pair))
-    for word in split_words(YEAR.sub("", request.question)):
-        if not (STOP_WORD.fullmatch(word) or GENERAL.fullmatch(word) or word[:PREFIX] in about or word in about):
-            return None
-    years = [YEAR.findall(each.name) for each in pair]
-    by_year = years[0] != years[1] and all(years)
-    one, other = (
-        sorted(pair, key=lambda each: YEAR.findall(each.name)) if by_year else sorted(pair, key=attrgetter("added_at"))
-    )
+def _row_name(text: str) -> tuple[str, str] | None:
+    """Return the first cell of a table row, which names it; None for other units."""
+    row = parse_row(text)
+    return row[0] if row else None
+
+
+def _may_compare(question: str) -> bool:
+    return any(GENERAL_HINT.fullmatch(word) for word in _words(question))
+
+
+def _is_general(question: str, documents: Sequence[Document]) -> bool:
+    """Return whether a question says nothing but which documents to compare."""
+    about = set().union(*map(_name_words, documents), *(_words(document.name) for document in documents))
+    words = _words(YEAR.sub("", question.replace("_", " ")))
+    return all(GENERAL.fullmatch(word) or _singulars(word) & about for word in words)
+
+
+def _singulars(word: str) -> set[str]:
+    """Return what a word may be the plural of, and the word itself."""
+    stems = {word.removesuffix(ending) for ending in PLURALS}
+    return stems | {word} | ({f"{word[:-3]}y"} if word.endswith("ies") else set())
+
+
+def _in_order(pair: Sequence[Document]) -> tuple[Document, Document]:
+    """Return the earlier and the later document: by the years in their names, else by when they were added."""
+    years = {document.id: YEAR.findall(document.name.replace("_", " ")) for document in pair}
+    by_year = all(years.values()) and len(set(map(tuple, years.values()))) == 2
+    one, other = sorted(pair, key=lambda each: (years[each.id] if by_year else [], each.added_at))
     return one, other
 
 
+def _words(text: str) -> list[str]:
+    return split_words(text.replace("_", " "))
+
+
 def _name_words(document: Document) -> set[str]:
-    return {word[:PREFIX] for word in split_words(split_suffix(document.name)[0].replace("_", " "))}
+    return set(_words(split_suffix(document.name)[0]))
 
 
 def _units(chunks: Sequence[Chunk]) -> list[Passage]:
@@ -169,11 +206,12 @@ def _units(chunks: Sequence[Chunk]) -> list[Passage]:
         length += len(part)
     text = "".join(parts)
     units, index = list[Passage](), 0
-    for unit in split_units(0, text):
+    for unit in islice(split_units(0, text), MAX_UNITS + 1):
         while index + 1 < len(chunks) and chunks[index].end < unit.end:
             index += 1
         if unit.block.kind != "heading":
-            units.append(Passage(text[unit.start : unit.end], chunks[index]))
+            start = unit.start - chunks[index].start
+            units.append(Passage(text[unit.start : unit.end], chunks[index], start))
     return units
 
 
@@ -183,7 +221,11 @@ def _normalize(text: str) -> str:
 
 def _quote(prepared: PreparedPrompt, rank: int | None, unit: Passage) -> Quote | None:
     """Return a unit as a quote of the passage with this rank; None if the prompt does not have it."""
-    start = prepared.texts[rank - 1].find(unit.text) if rank else -1
-    if rank is None or start < 0:
+    if rank is None or unit.start < 0:
         return None
-    return Quote(rank, start, start + len(unit.text), unit.text, unit.chunk.document_name)
+    passage = unit.chunk.passage
+    before = len(passage) - len(unit.chunk.text) - (len(passage) - len(passage.lstrip()))  # its context
+    start = before + unit.start
+    end = start + len(unit.text)
+    is_there = start >= 0 and prepared.texts[rank - 1][start:end] == unit.text
+    return Quote(rank, start, end, unit.text, unit.chunk.document_name) if is_there else None

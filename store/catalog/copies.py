@@ -111,7 +111,10 @@ def _copy_tables(target: sqlite3.Connection) -> None:
 def _state(connection: sqlite3.Connection) -> str:
     """Return eight digits that identify the attached library's documents; empty if there are none."""
     columns = {row[1] for row in connection.execute("PRAGMA library.table_info(documents)")}
-    content = ", ".join(name for name in ("name", "checksum", "collections") if name in columns)
+    content = "checksum" if "checksum" in columns else "name"
     query = f"SELECT id, {content} FROM library.documents WHERE NOT pending ORDER BY id"
     rows = connection.execute(query).fetchall()
+    if "collections" in columns:
+        query = "SELECT id, collections FROM library.documents WHERE NOT pending AND collections != '[]' ORDER BY id"
+        rows += connection.execute(query).fetchall()
     return sha256(repr(rows).encode("utf-8", "surrogatepass")).hexdigest()[:8] if rows else ""

@@ -148,7 +148,7 @@ def test_other_addresses_than_those_of_web_pages_are_refused(tmp_path, url):
             "64:ff9b::10.0.0.1",
             "2002:0a00:0001::1",
             "2001::1",
-            "ff02::1",
+            *("ff02::1", "fec0::1", "::127.0.0.1", "::ffff:0:127.0.0.1", "64:ff9b:1::1"),
         ),
     ],
 )

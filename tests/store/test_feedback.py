@@ -7,7 +7,7 @@ import pytest
 from bench.data.formats import read_questions
 from store import feedback as module
 from store.errors import StoreFull
-from store.feedback import FILE_NAME, Feedback, RatedPassage, Rating, TooManyRatings
+from store.feedback import FILE_NAME, Feedback, RatedPassage, Rating, RatingsUnreadable, TooManyRatings
 
 GOOD = Rating("1", 5.0, "Who?", "The boatswain\u2028.", True, "full", (RatedPassage("a", "It was him."),))
 BAD = replace(GOOD, id="2", is_good=False, passages=(RatedPassage("b", "Not him."), RatedPassage("c", "But her.")))
@@ -35,6 +35,35 @@ def test_a_rating_is_deleted_with_any_document_of_its_passages(feedback, documen
     feedback.forget(document)
     assert feedback.ratings() == kept
     assert len((tmp_path / "data" / FILE_NAME).read_bytes().splitlines()) == len(kept)
+
+
+def test_deleting_a_document_leaves_nothing_of_it_in_damaged_lines_copies_and_drafts(feedback, tmp_path):
+    path = tmp_path / "data" / FILE_NAME
+    path.write_bytes(path.read_bytes() + b'{"id": "3", "text": "It was him.\n')
+    feedback.put(replace(BAD, id="4"))  # keeps the damaged file
+    path.with_name(f"{FILE_NAME}.draft").write_text("It was him.")
+    path.write_bytes(path.read_bytes() + b"It was him")
+    feedback.forget("a")
+    assert [rating.id for rating in feedback.ratings()] == ["2", "4"]
+    assert not [each for each in path.parent.iterdir() if b"It was him" in each.read_bytes()]
+
+
+def test_a_right_answer_is_added_to_existing_ratings_only_and_half_characters_do_no_damage(feedback):
+    assert feedback.expect("2", "The cook \ud800").expected == "The cook \ud800"
+    assert feedback.ratings()[1].expected == "The cook ?" and feedback.find_damage() == ""
+    feedback.forget("b")
+    assert feedback.expect("2", "The cook") is None and feedback.ratings() == [GOOD]
+
+
+def test_a_file_that_cannot_be_read_is_not_replaced(tmp_path):
+    (tmp_path / FILE_NAME).mkdir()
+    for use in (
+        Feedback(tmp_path).ratings,
+        lambda: Feedback(tmp_path).put(GOOD),
+        lambda: Feedback(tmp_path).forget("a"),
+    ):
+        with pytest.raises(RatingsUnreadable, match="Make the file readable"):
+            use()
 
 
 def test_benchmarks_read_the_ratings_whose_right_answer_is_known(feedback, tmp_path):

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from engine.prompt.versions import Passage, changes_between, compare_documents
-from engine.request import Request
-from store.types import COLLECTION, Chunk, Document
+from engine.prompt.pack import PreparedPrompt
+from engine.prompt.versions import DocumentChanges, Passage, changes_between, compare_documents
+from engine.request import ChatTurn, Request
+from store.types import COLLECTION, Chunk, Document, Hit
 
 OLD = """# Rules 2024
 
@@ -88,11 +89,56 @@ def test_the_changes_from_the_older_to_the_newer_document_and_the_chunks_that_ha
         ("What changed about the fees?", ("rules-2024.md", "rules-2025.md"), False),
         ("How much is a locker in 2024 and 2025?", ("rules-2024.md", "rules-2025.md"), False),
         ("When does the pool open?", ("rules-2024.md", "rules-2025.md"), False),
+        ("Has the date changed?", ("rules-2024.md", "rules-2025.md"), False),
+        ("When was the document changed?", ("rules-2024.md", "rules-2025.md"), False),
+        ("What changed in the newsletter?", ("rules-2024.md", "rules-2025.md"), False),
+        ("Was hat sich beim Neubau geändert?", ("rules-2024.md", "rules-2025.md"), False),
+        ("Compare rules-2024.md and rules-2025.md.", ("birds.md",), False),
     ],
 )
 def test_only_questions_about_all_of_two_documents_are_general(question, documents, is_general):
     library = Library({"rules-2024.md": OLD, "rules-2025.md": NEW, "birds.md": "Herons fish."})
     assert (compare_documents(library, Request(question, documents=documents)) is not None) is is_general
+
+
+def test_only_chosen_documents_are_compared_whatever_the_question_names():
+    library = Library({"rules-2024.md": OLD, "rules-2025.md": NEW, "birds.md": "Herons fish."})
+    scope = ("birds.md", "rules-2024.md")
+    found = compare_documents(library, Request("Compare rules-2024.md and rules-2025.md.", documents=scope))
+    assert {found.old.id, found.new.id} == set(scope) and found.hits() == []
+
+
+def test_names_with_underscores_words_of_summaries_and_of_other_names_are_recognized():
+    summaries = Library({"Summary_2025.pdf": NEW, "Summary_2024.pdf": OLD, "Summary.pdf": "Herons fish."})
+    found = compare_documents(summaries, Request("Compare Summary_2024.pdf and Summary_2025.pdf."))
+    assert (found.old.name, found.new.name) == ("Summary_2024.pdf", "Summary_2025.pdf")
+
+
+def test_a_follow_up_is_about_the_subject_of_the_question_before():
+    library, asked = Library({"a.md": OLD, "b.md": NEW}), ChatTurn("How long is the pool open in a?", "Ten hours.", ())
+    request = Request("And what changed?", history=(asked,))
+    assert compare_documents(library, request) is None
+    assert compare_documents(library, replace(request, question="Compare a.md and b.md.")) is not None
+
+
+def test_rows_are_paired_by_their_names():
+    old = passages(["| Plan: Basic | Euro: 10 | Space: 5 GB |", "one is here"])
+    new = passages(
+        ["| Plan: Basic | Euro: 12 | Space: 8 GB |", "| Plan: Free | Euro: 10 | Space: 5 GB |", "one is here"]
+    )
+    assert texts_of(changes_between(old, new)) == [(old[0].text, new[0].text), (new[1].text,)]
+    assert changes_between(new[:2] + old[1:], [new[1], new[0], old[1]]) == []  # rows that have only moved
+
+
+def test_a_unit_is_quoted_where_it_is_and_not_in_the_context_or_an_earlier_sentence():
+    chunk = Chunk("c-0", "c", "fees.md", 0, None, 0, 26, "The late fee is 5 euros.\n5", context="fees 5")
+    hit = Hit(chunk, 1.0, similarity=None, matched_words=False)
+    prepared = PreparedPrompt((chunk.passage.strip(),), (), "", "", (), 1, hits=(hit,))
+    document = Library({"a": ""}).documents()[0]
+    for text, start in (("The late fee is 5 euros.", 0), ("5", 25)):
+        found = DocumentChanges(document, document, [(Passage(text, chunk, start),)])
+        ((quote,),) = found.add_to(prepared).changes
+        assert quote.start == start + len("fees 5\n\n") and prepared.texts[0][quote.start : quote.end] == text
 
 
 def test_a_whole_document_is_read_without_a_comparison():
@@ -131,7 +177,7 @@ def test_notes_say_what_is_missing():
     found = compare_documents(library, Request("What changed?"))
     assert found._notes(4) == () and "2 of 4 differences" in found._notes(2)[0]
     same = compare_documents(Library({"a.md": OLD, "b.md": OLD}), Request("What changed?"))
-    assert same.hits() == [] and "do not differ" in same._notes(0)[0]
+    assert same.hits() == [] and "No sentence, list item or table row is in only one" in same._notes(0)[0]
     unrelated = Library({"a.md": OLD, "b.md": "Herons fish. " * 9})
     assert compare_documents(unrelated, Request("What changed?")) is None
     other = compare_documents(unrelated, Request("What changed?", documents=("a.md", "b.md")))

@@ -109,6 +109,11 @@ def test_selected_documents_join_a_collection_which_then_filters_the_table(sessi
         session.click("choose", document.id, on=True)
     session.click("name")
     assert session.page.table not in session.page.refresh(session.view)  # the name is being typed
+    for on in (False, True):  # without documents, nothing is named
+        for document in (first, second):
+            session.click("choose", document.id, on=on)
+    assert not session.view.naming
+    session.click("name")
     session.click("join", name=" ")
     assert session.view.naming and len(session.view.selected) == 2
     session.click("join", name="Contracts <b>")

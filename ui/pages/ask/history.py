@@ -116,8 +116,8 @@ class ChatHistory:
 
     def _open(self, chat: Chat) -> Update:
         update: Update = {self.chat: chat, self.replaces_last: False, **self.results.show_chat(chat)}
-        if chat.turns:
-            update[self.picker.documents] = self.picker.refresh(list(chat.turns[-1].scope))
+        if chat.visible_turns:
+            update[self.picker.documents] = self.picker.refresh(list(chat.visible_turns[-1].scope))
         return update
 
 

@@ -87,13 +87,14 @@ class Ask:
                 download = gr.DownloadButton("Download trace (JSON)", size="sm", visible="hidden", elem_id="download")
                 history = gr.HTML(elem_id="history", js_on_load=None)
         answer = gr.State(None)  # must have no change listener, or Gradio hashes all of it
-        preview, feedback = self.composer.preview, self.feedback.line
+        preview, feedback, rating_id = self.composer.preview, self.feedback.line, self.feedback.rating_id
         self.results = Results(
             answer,
             preview,
             thread,
             reply,
             feedback,
+            rating_id,
             passages,
             metrics,
             waterfall,

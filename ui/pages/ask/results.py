@@ -65,6 +65,7 @@ class Results(NamedTuple):
     thread: gr.HTML
     reply: gr.HTML
     feedback: gr.HTML
+    rating_id: gr.State  # of the answer
     passages: gr.HTML
     metrics: gr.HTML
     waterfall: gr.HTML
@@ -81,6 +82,7 @@ class Results(NamedTuple):
             self.preview: "",
             self.thread: render_turns(chat.visible_turns),
             self.feedback: "",
+            self.rating_id: "",
             self.passages: "",
             self.metrics: NO_METRICS,
             self.waterfall: "",

@@ -97,22 +97,24 @@ class Library:
 
     def link_to_ask(self, tabs: gr.Tabs, composer: Composer) -> None:
         """Let the button for the selected documents send a question about them to the Ask page and run it there."""
-        box, picker = composer.question, composer.picker
+        box, asked = composer.question, gr.State("")
 
         def send(view: View) -> Update:
             selected = [document for document in self._backend.documents() if document.id in view.selected]
             question = table.question_about(selected)
             if not question:
-                return {box: gr.skip()}
-            documents = picker.refresh([document.id for document in selected])
-            return {box: question, picker.documents: documents, tabs: gr.Tabs(selected="ask")}
+                return {asked: ""}
+            documents = composer.refresh([document.id for document in selected])
+            return {box: question, asked: question, tabs: gr.Tabs(selected="ask"), **documents}
 
-        sent = self.table.expand(send, self.view, [box, picker.documents, tabs], **INSTANT)
-        sent.then(None, None, None, js="() => kvscopePress('#ask')", **INSTANT)
+        outputs = [box, asked, tabs, composer.picker.documents, composer.whole]
+        sent = self.table.expand(send, self.view, outputs, **INSTANT)
+        sent.then(None, asked, None, js="(asked) => { if (asked) kvscopePress('#ask'); }", **INSTANT)
 
     def refresh(self, view: View) -> Update:
         """Return the current table; while a name is being edited, the table is not redrawn."""
-        return {self.poll: gr.Timer(active=False)} if view.renaming or view.naming else self._draw(view)
+        is_naming = view.naming and bool(self._selected(view))
+        return {self.poll: gr.Timer(active=False)} if view.renaming or is_naming else self._draw(view)
 
     def filter(self, view: View, words: str) -> Update:
         view = replace(view, filter=words, limit=table.PAGE_SIZE, renaming="", pending_delete=())
@@ -146,7 +148,7 @@ class Library:
         """Re-index one document, or all selected ones, with the progress shown below the drop zone."""
         target = str(event._data.get("id"))
         document_ids = (target,) if target else self._selected(view)
-        view = replace(view, open="", in_context="", selected=())
+        view = replace(view, open="", in_context="", selected=(), naming=False)
         yield {self.view: view, **self._draw(view)}
         # The session's view may change from here on, so later redraws are left to the poll timer, which reads it.
         yield from self.uploads.follow(lambda cancel: self._backend.library.reindex(document_ids, cancel), request)
@@ -189,7 +191,7 @@ class Library:
             changed = {each.document.id for each in listed} if action == "all" else {target}
             others = tuple(document_id for document_id in view.selected if document_id not in changed)
             selected = (*others, *sorted(changed)) if data.get("on") else others
-            return replace(view, selected=selected, pending_delete=())
+            return replace(view, selected=selected, naming=view.naming and bool(selected), pending_delete=())
         if action == "rename":
             return replace(view, renaming=target, naming=False, pending_delete=())
         if action == "save" and target == view.renaming:
@@ -199,7 +201,7 @@ class Library:
         if action == "delete":
             pending = (target,) if target else self._selected(view)
             freed_bytes = library.bytes_freed_by_delete(pending)
-            return replace(view, pending_delete=pending, freed_bytes=freed_bytes, renaming="")
+            return replace(view, pending_delete=pending, freed_bytes=freed_bytes, renaming="", naming=False)
         if action == "confirm":
             for document_id in view.pending_delete:
                 self._backend.delete(document_id)
@@ -225,7 +227,7 @@ class Library:
                     table.render_table(documents, view, self._preview(view, documents), not_ready),
                 ),
                 self.summary: table.render_summary(
-                    documents, self._kv_token_bytes(), len(self._backend.feedback.ratings())
+                    documents, self._kv_token_bytes(), has_ratings=not self._backend.feedback.is_empty()
                 ),
                 self.poll: gr.Timer(active=counting),
             }

@@ -78,10 +78,10 @@ def question_about(documents: Sequence[Document]) -> str:
     names = [document.name for document in sorted(documents, key=lambda document: document.added_at)]
     if len(names) == 1:
         return f"Summarize {names[0]}."
-    return f"What changed from {names[0]} to {names[1]}?" if len(names) == 2 else ""
+    return f"Compare {names[0]} and {names[1]}." if len(names) == 2 else ""
 
 
-def render_summary(documents: Sequence[DocumentUsage], kv_token_bytes: int = 0, num_ratings: int = 0) -> Markup:
+def render_summary(documents: Sequence[DocumentUsage], kv_token_bytes: int = 0, has_ratings: bool = False) -> Markup:
     """Return one line about all documents, and why their KV is large if its size per token is known.
 
     With links that export the documents and the ratings. Empty without documents.
@@ -100,7 +100,7 @@ def render_summary(documents: Sequence[DocumentUsage], kv_token_bytes: int = 0, 
         text += f" {count(outdated, 'document')} chunked with other settings."
     export = tag("a", "Export", href="library.zip", download="kvscope-library.zip", title=_EXPORT)
     ratings = tag("a", "Export ratings", href="ratings.jsonl", download="kvscope-ratings.jsonl", title=_RATINGS)
-    summary = tag("p", text, " ", export, join(" ", ratings) if num_ratings else None, class_="kv-muted")
+    summary = tag("p", text, " ", export, join(" ", ratings) if has_ratings else None, class_="kv-muted")
     return join(summary, tag("p", about_kv, class_="kv-muted") if about_kv else None)
 
 
