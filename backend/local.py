@@ -88,7 +88,8 @@ class LocalBackend:
         yield [IngestProgress(url, "waiting", 0, 1)]
         with TemporaryDirectory(prefix="kvscope-") as folder:
             try:
-                page = download(url, Path(folder), self.loader.settings.limits, cancel)
+                with self.tasks.track(cancel):
+                    page = download(url, Path(folder), self.loader.settings.limits, cancel)
             except Cancelled:
                 yield [IngestProgress(url, "failed", 0, 1, "Stopped.")]
             except KVScopeError as error:

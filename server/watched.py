@@ -4,11 +4,13 @@ Folders are chosen on the command line (`--watch`), never on the page. The docum
 user deletes it: a disk that is not mounted looks like a folder whose files were all deleted.
 """
 
+import json
 import logging
 import os
+import stat
 import time
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from threading import Event, Thread
 
@@ -20,6 +22,8 @@ from backend.interface.library import WatchedFolder
 from server.client import set_client
 from store.atomic import write_atomic
 from store.errors import KVScopeError
+from store.names import clean_name
+from store.types import Document
 
 CLIENT = "watched folder"  # in the audit log
 FILE_NAME = "watched.json"
@@ -29,7 +33,7 @@ SUFFIXES = (
 )
 SETTLE_S = 2.0  # without a change before a file is read: it may still be written
 POLL_S = 0.5
-RESCAN_S = 600.0  # network folders report no changes
+RESCAN_S = 600.0  # network folders report no changes, and what could not be added is tried again
 RETRY_S = 60.0
 log = logging.getLogger("kvscope")
 logging.getLogger("watchfiles").setLevel(logging.WARNING)  # it reports every change
@@ -42,8 +46,10 @@ class WatchedFile:
     size: int
     mtime_ns: int
     document: str  # its id; '' if it could not be added
-    is_added: bool  # False if the document was in the library before: it stays when the file changes
+    added_at: float  # of the document that this file added; 0 if it was in the library before: then it is never deleted
     error: str = ""  # why it could not be added
+    replaces: str = ""  # the document of its former content, until that is deleted
+    replaces_added_at: float = 0.0
 
 
 _FILES = TypeAdapter(dict[str, WatchedFile])
@@ -72,11 +78,11 @@ class WatchedFolders:
 
     def status(self) -> list[WatchedFolder]:
         """Return what each folder has, in the order of the command line."""
-        files, existing = self._files, {document.id for document in self.backend.documents()}
+        files, existing = self._files, self._documents()
         folders = []
         for folder in self.folders:
             mine = {path: file for path, file in files.items() if Path(path).is_relative_to(folder)}
-            errors = tuple(_describe(Path(path).name, file.error) for path, file in mine.items() if file.error)
+            errors = tuple(_describe(clean_name(path), file.error) for path, file in mine.items() if file.error)
             gone = [mine[path].document for path in self._gone if path in mine]
             ids = tuple(document for document in gone if document in existing)
             folders.append(WatchedFolder(str(folder), len(mine) - len(gone), folder in self._missing, errors, ids))
@@ -96,102 +102,130 @@ class WatchedFolders:
         while not self._closed.is_set():
             try:
                 self._follow()
+                self._closed.wait(SETTLE_S)
             except Exception:
                 log.exception("folders cannot be watched; the next try is in %g s", RETRY_S)
-            self._closed.wait(RETRY_S)
+                self._closed.wait(RETRY_S)
 
     def _follow(self) -> None:
-        """Scan the folders, and again after each change; return if none of them exists."""
+        """Scan the folders, and again after each change; return when one of them is another folder than before."""
+        places = self._places()
         is_settled, scanned = self.scan(), time.monotonic()
-        existing = [folder for folder in self.folders if folder.is_dir()]
-        if not existing:
-            return
         for changes in watch(
-            *existing,
+            *places,
             stop_event=self._closed,
             rust_timeout=int(1000 * SETTLE_S),
             yield_on_timeout=True,
             raise_interrupt=False,
             ignore_permission_denied=True,
         ):
-            if changes or not is_settled or time.monotonic() - scanned > RESCAN_S:
-                is_settled, scanned = self.scan(), time.monotonic()
+            if self._places() != places:
+                return
+            is_due = time.monotonic() - scanned > RESCAN_S
+            if changes or not is_settled or is_due:
+                is_settled = self.scan(retries=is_due)
+                scanned = time.monotonic() if is_due else scanned
 
-    def scan(self) -> bool:
-        """Add new and changed files; return False if some have to be looked at again soon."""
-        self._missing = [folder for folder in self.folders if not folder.is_dir()]
-        found = {str(path): path for folder in self.folders for path in _files_in(folder)}
+    def _places(self) -> dict[Path, tuple[int, int]]:
+        """Return what identifies each folder that exists: it may be created or mounted later, or again."""
+        return {folder: (found.st_dev, found.st_ino) for folder in self.folders if (found := _stat(folder))}
+
+    def scan(self, retries: bool = True) -> bool:
+        """Add new and changed files, and with `retries` those that could not be added before.
+
+        Return False if some have to be looked at again soon.
+        """
+        found, missing = dict[str, os.stat_result](), list[Path]()
+        for folder in self.folders:
+            files, is_complete = _files_in(folder)
+            known = any(Path(key).is_relative_to(folder) for key in self._files)
+            if not is_complete or (known and not files):  # an empty folder may be one whose disk is not mounted
+                missing.append(folder)
+            found |= files
+        self._missing = missing
         is_settled = True
-        for key, path in found.items():
-            if self._closed.is_set():
-                return False
-            try:
-                stat = path.stat()
-            except OSError:
+        for key, status in found.items():
+            former = self._files.get(key)
+            is_known = former and (former.size, former.mtime_ns) == (status.st_size, status.st_mtime_ns)
+            if is_known and not (former and former.error and retries):
                 continue
-            known = self._files.get(key)
-            if known and (known.size, known.mtime_ns) == (stat.st_size, stat.st_mtime_ns):
-                continue
-            if 0 <= time.time() - stat.st_mtime < SETTLE_S:
+            if 0 <= time.time() - status.st_mtime < SETTLE_S:
                 is_settled = False
-                continue
-            is_settled &= self._add(path, stat.st_size, stat.st_mtime_ns, known)
-        self._find_deleted(found)  # afterwards: a renamed file is a new one with a known document
+            elif not self._add(Path(key), status, former):
+                return False
+        self._delete_replaced()  # afterwards: a renamed file is a new one with a known document
+        self._find_deleted(found)
         return is_settled
 
-    def _add(self, path: Path, size: int, mtime_ns: int, known: WatchedFile | None) -> bool:
-        """Add a file, and delete the document of its former content; return False if it has to be tried again."""
+    def _documents(self) -> dict[str, Document]:
+        return {document.id: document for document in self.backend.documents()}
+
+    def _add(self, path: Path, status: os.stat_result, former: WatchedFile | None) -> bool:
+        """Add a file; return False if it has to be tried again, e.g. because another model is being loaded."""
         self._cancel = Event()
-        if self._closed.is_set():
+        if self._closed.is_set() or not self.backend.status().ready:
             return False
         try:
-            *_, (progress,) = self.backend.ingest([(path, path.name)], self._cancel)
-        except KVScopeError as error:  # e.g. another model is being loaded
+            *_, (progress,) = self.backend.ingest([(path, clean_name(path.name))], self._cancel)
+        except KVScopeError as error:
             log.info("%s is added later: %s", path, error)
             return False
-        former = known or WatchedFile(size, mtime_ns, "", is_added=False)
+        file = former or WatchedFile(0, 0, "", 0.0)
+        file = replace(file, size=status.st_size, mtime_ns=status.st_mtime_ns, error="")
         if progress.stage == "failed":
             if self._cancel.is_set():  # e.g. while settings are changed
                 return False
-            file = replace(former, size=size, mtime_ns=mtime_ns, error=progress.message)
-            self._save({**self._files, str(path): file})
-            return True
-        new, added = progress.document_id, {file.document for file in self._files.values() if file.is_added}
-        file = WatchedFile(size, mtime_ns, new, is_added=not progress.unchanged or new in added)
+            file = replace(file, error=progress.message)
+        elif progress.document_id != file.document:
+            document = self._documents().get(progress.document_id)
+            owned = {each.added_at for each in self._files.values() if each.document == progress.document_id}
+            is_added = document is not None and (not progress.unchanged or document.added_at in owned)
+            if file.added_at and not file.replaces:
+                file = replace(file, replaces=file.document, replaces_added_at=file.added_at)
+            added_at = document.added_at if document and is_added else 0.0
+            file = replace(file, document=progress.document_id, added_at=added_at)
         self._save({**self._files, str(path): file})
-        is_used = former.document in {file.document for file in self._files.values()}
-        if former.is_added and not is_used:
-            self._replace(former.document, new, path.name)
         return True
 
-    def _replace(self, old: str, new: str, name: str) -> None:
-        """Delete a former document; the new one is in its collections and has its name."""
-        try:
-            former = next((document for document in self.backend.documents() if document.id == old), None)
-            if former is None:
-                return
-            for collection in former.collections:
-                self.backend.library.add_to_collection([new], collection)
-            self.backend.delete(old)
-            self.backend.library.rename(new, name)
-        except KVScopeError as error:
-            log.warning("the former version of %s: %s", name, error)
+    def _delete_replaced(self) -> None:
+        """Delete the documents of former contents; the new ones are in their collections and have their names."""
+        for key, file in list(self._files.items()):
+            if not file.replaces:
+                continue
+            documents, used = self._documents(), {each.document for each in self._files.values()}
+            old, new = documents.get(file.replaces), documents.get(file.document)
+            try:
+                if old and old.added_at == file.replaces_added_at and old.id not in used:
+                    for collection in old.collections if new else ():
+                        self.backend.library.add_to_collection([file.document], collection)
+                    self.backend.delete(old.id)
+                    if new and file.added_at:
+                        self.backend.library.rename(new.id, old.name)
+            except KVScopeError as error:  # the next scan tries again
+                log.warning("the former version of %s: %s", key, error)
+                continue
+            self._save({**self._files, key: replace(file, replaces="", replaces_added_at=0.0)})
 
     def _find_deleted(self, found: Collection[str]) -> None:
-        """Note which files are gone; forget those without a document, and those whose document another file has."""
-        existing = {document.id for document in self.backend.documents()}
+        """Note which files are gone; forget those without a document of theirs, and those whose document is used."""
+        existing = self._documents()
         present = {file.document for key, file in self._files.items() if key in found}
         available = [folder for folder in self.folders if folder not in self._missing]
         absent = [key for key in self._files if key not in found and any(map(Path(key).is_relative_to, available))]
-        self._gone = [key for key in absent if self._files[key].document in existing - present]
+
+        def has_own_document(file: WatchedFile) -> bool:
+            document = existing.get(file.document)
+            return document is not None and document.added_at == file.added_at and document.id not in present
+
+        self._gone = [key for key in absent if has_own_document(self._files[key])]
         if forgotten := {*absent} - {*self._gone}:
             self._save({key: file for key, file in self._files.items() if key not in forgotten})
 
     def _save(self, files: dict[str, WatchedFile]) -> None:
         self._files = files
-        data = _FILES.dump_json(files, indent=1)
+        data = json.dumps({key: asdict(file) for key, file in files.items()}, indent=1)
         try:
-            write_atomic(self.data / FILE_NAME, data)
+            write_atomic(self.data / FILE_NAME, data.encode())
         except OSError as error:  # the next start looks at the file again
             log.warning("%s cannot be written: %s", FILE_NAME, error)
 
@@ -200,11 +234,26 @@ def _describe(name: str, error: str) -> str:
     return error if name in error else f"{name}: {error}"
 
 
-def _files_in(folder: Path) -> Iterator[Path]:
-    """Yield the files of a folder that may be documents; hidden ones and links are left out."""
-    for parent, folders, names in os.walk(folder, onerror=lambda error: log.warning("%s", error)):
+def _stat(path: Path) -> os.stat_result | None:
+    try:
+        return path.lstat()
+    except OSError:
+        return None
+
+
+def _files_in(folder: Path) -> tuple[dict[str, os.stat_result], bool]:
+    """Return the files of a folder that may be documents, by path, and whether all of it could be read.
+
+    Hidden files, links, pipes and devices are left out.
+    """
+    errors: list[OSError] = []
+    files = {}
+    for parent, folders, names in os.walk(folder, onerror=errors.append):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             path = Path(parent, name)
-            if path.suffix.lower() in SUFFIXES and not name.startswith((".", "~$")) and not path.is_symlink():
-                yield path
+            if path.suffix.lower() in SUFFIXES and not name.startswith((".", "~$")):
+                status = _stat(path)
+                if status and stat.S_ISREG(status.st_mode):
+                    files[str(path)] = status
+    return files, folder.is_dir() and not errors

@@ -319,8 +319,8 @@ class DocumentLibrary:
     def _check_vectors(self) -> None:
         """Delete vectors of another embedder, and those of documents that the catalog has lost."""
         if self._vectors.fingerprint != self.embedder.fingerprint:
-            if len(self._vectors):
-                self._vectors.clear()
+            if self._vectors.fingerprint:
+                self._vectors.clear()  # also an empty one: Chroma keeps the length of the vectors
             self._vectors.set_fingerprint(self.embedder.fingerprint)
         expected = self._catalog.segment_counts()
         unknown = self._vectors.segment_counts().keys() - {owner for owner, _ in expected.values()}

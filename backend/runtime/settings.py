@@ -181,10 +181,7 @@ class Settings(BaseSettings):
     @field_validator("watch")
     @classmethod
     def _folders(cls, paths: list[Path]) -> list[Path]:
-        folders = [path.expanduser().absolute() for path in paths]
-        if missing := next((folder for folder in folders if not folder.is_dir()), None):
-            raise ValueError(f"there is no folder {missing}")
-        return folders
+        return [path.expanduser().absolute() for path in paths]
 
     @field_validator("disk_kv_bits", mode="before")
     @classmethod
@@ -199,8 +196,9 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _check_watched(self) -> "Settings":
+        data = self.data.resolve()
         for folder in self.watch:
-            if self.data.is_relative_to(folder) or folder.is_relative_to(self.data):
+            if data.is_relative_to(folder.resolve()) or folder.resolve().is_relative_to(data):
                 raise ValueError(f"--watch {folder} and the data folder {self.data} must be apart")
         return self
 
@@ -283,8 +281,11 @@ def save_preferences(settings: Settings, overridden: Collection[str]) -> None:
 
 
 def read_settings(arguments: list[str] | None = None) -> Settings:
-    """Return the settings for this process or these arguments."""
-    return CliApp.run(Settings, cli_args=arguments)
+    """Return the settings for this process or these arguments. Raises BadSettings."""
+    settings = CliApp.run(Settings, cli_args=arguments)
+    if missing := next((folder for folder in settings.watch if not folder.is_dir()), None):  # later it may be unmounted
+        raise BadSettings(f"--watch: there is no folder {missing}.")
+    return settings
 
 
 def overrides(arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> dict[str, str]:

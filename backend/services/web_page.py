@@ -8,7 +8,7 @@ import socket
 import time
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path, PurePosixPath
-from threading import Event
+from threading import Event, Thread
 from urllib.parse import unquote
 
 import httpx
@@ -25,6 +25,7 @@ TYPES = {  # suffixes by media type
     "text/markdown": ".md",
     "text/csv": ".csv",
 }
+SUFFIXES = {*TYPES.values(), ".htm", ".php", ".asp", ".aspx", ".jsp"}  # that a name loses
 PORTS = {"http": 80, "https": 443}
 UNICAST = ip_network("2000::/3")  # of IPv6; what is outside is local, or stands for an IPv4 address
 TUNNELS = [ip_network(each) for each in ("2002::/16", "2001::/32")]  # to IPv4 addresses inside them
@@ -32,6 +33,7 @@ HEADERS = {"User-Agent": "KVScope", "Accept": ", ".join(TYPES), "Accept-Encoding
 MAX_REDIRECTS = 5
 STEP_TIMEOUT_S = 15.0
 TIMEOUT_S = 120.0
+POLL_S = 0.1
 
 
 class PageUnusable(KVScopeError):
@@ -41,9 +43,33 @@ class PageUnusable(KVScopeError):
 def download(url: str, folder: Path, limits: Limits, cancel: Event) -> tuple[Path, str]:
     """Download a page into a folder; return the file and its display name.
 
-    Raises PageUnusable, DocumentTooLarge and Cancelled.
+    The thread that waits for the server is left behind after a cancellation or the time limit: a server can send bytes
+    that never become a part of the answer. Raises PageUnusable, DocumentTooLarge and Cancelled.
     """
+    results: list[tuple[Path, str] | Exception] = []
+
+    def work() -> None:
+        try:
+            results.append(_download(url, folder, limits, cancel))
+        except Exception as error:  # noqa: BLE001  raised below
+            results.append(error)
+
+    thread = Thread(target=work, name="web page", daemon=True)
+    thread.start()
     deadline = time.monotonic() + TIMEOUT_S
+    while thread.is_alive():
+        thread.join(POLL_S)
+        if cancel.is_set():
+            raise Cancelled
+        if time.monotonic() > deadline:
+            raise PageUnusable(f"{url} took longer than {TIMEOUT_S:g} seconds.")
+    (result,) = results
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
+def _download(url: str, folder: Path, limits: Limits, cancel: Event) -> tuple[Path, str]:
     url = url.strip()
     url = url if "://" in url else f"https://{url}"
     try:
@@ -59,7 +85,7 @@ def download(url: str, folder: Path, limits: Limits, cancel: Event) -> tuple[Pat
                     extensions={"sni_hostname": host},
                 ) as response:
                     if not response.has_redirect_location:
-                        return _save(response, target, folder, limits, cancel, deadline)
+                        return _save(response, target, folder, limits, cancel)
                     url = str(target.join(response.headers["location"]))
     except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
         raise PageUnusable(f"{url} cannot be downloaded ({str(error) or type(error).__name__}).") from error
@@ -93,9 +119,7 @@ def _is_public(address: IPv4Address | IPv6Address) -> bool:
     return address.is_global and not address.is_multicast
 
 
-def _save(
-    response: httpx.Response, target: httpx.URL, folder: Path, limits: Limits, cancel: Event, deadline: float
-) -> tuple[Path, str]:
+def _save(response: httpx.Response, target: httpx.URL, folder: Path, limits: Limits, cancel: Event) -> tuple[Path, str]:
     if response.status_code != httpx.codes.OK:
         raise PageUnusable(f"{target} answered with the status {response.status_code}.")
     if response.headers.get("content-encoding", "identity").lower() != "identity":  # it could unpack to any size
@@ -103,8 +127,9 @@ def _save(
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in TYPES:
         raise PageUnusable(f"{target} is of the type {kind or 'unknown'}, which cannot be read.")
-    last = PurePosixPath(unquote(target.path)).name
-    name = f"{PurePosixPath(last).stem or target.host}{TYPES[kind]}"
+    last = PurePosixPath(unquote(target.path))
+    stem = last.stem if last.suffix.lower() in SUFFIXES else last.name
+    name = f"{stem or target.host}{TYPES[kind]}"
     path, size = folder / f"page{TYPES[kind]}", 0
     with path.open("wb") as file:
         for part in response.iter_bytes():
@@ -112,7 +137,5 @@ def _save(
             limits.check_file(size, name)
             if cancel.is_set():
                 raise Cancelled
-            if time.monotonic() > deadline:
-                raise PageUnusable(f"{target} took longer than {TIMEOUT_S:g} seconds.")
             file.write(part)
     return path, name

@@ -84,7 +84,7 @@ class SentenceEmbedder:
         prompted = [prompt + text for text in texts]
         with self._lock:
             vectors = self._model.encode(
-                prompted, batch_size=BATCH_SIZE, show_progress_bar=False, convert_to_tensor=True
+                prompted, prompt="", batch_size=BATCH_SIZE, show_progress_bar=False, convert_to_tensor=True
             )
         return F.normalize(vectors.float(), dim=-1).numpy()
 
@@ -121,7 +121,7 @@ class EmbeddingModel(SentenceEmbedder):
             SentenceEmbedder.__init__(self, Path(folder), dtype)
             _check_modules(Path(folder))
             self._prompts = _prompts(self.name, self._model)
-            self._kind = "-".join(["sentence", *filter(None, self._prompts)])
+            self._kind = f"sentence-{_settings_digest(Path(folder), self._prompts)}"
             _ = self._tokenizer, self.fingerprint, self.embed(["x"])
 
         try:
@@ -153,6 +153,16 @@ def _check_modules(folder: Path) -> None:
             raise ValueError(f"its module {module['type']} is not supported")
     if modules[0].get("path"):
         raise ValueError("its transformer is in a folder of its own")
+    if (folder / "adapter_config.json").exists():
+        raise ValueError("it is an adapter of another model")
+
+
+def _settings_digest(folder: Path, prompts: tuple[str, str]) -> str:
+    """Return eight digits that identify what makes vectors besides the weights: pooling, tokenizer, prompts."""
+    digest = hashlib.sha256(repr(prompts).encode())
+    for path in sorted(folder.rglob("*.json")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:8]
 
 
 def _prompts(name: str, model: SentenceTransformer) -> tuple[str, str]:

@@ -1,6 +1,7 @@
 """Web pages: only public addresses are reached, also over redirects and names, and within the limits."""
 
 import socket
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 
@@ -13,6 +14,7 @@ from store.errors import DocumentTooLarge
 from store.limits import DEFAULT_LIMITS, Limits
 
 PAGES = {
+    "/Python_3.11": ("text/html", b"<p>Python"),
     "/tides.html": ("text/html; charset=utf-8", b"<p>High water is at noon."),
     "/paper": ("application/pdf", b"%PDF-1.7"),
     "/": ("text/plain", b"Welcome"),
@@ -26,6 +28,10 @@ MOVED = {"/moved": "/tides.html", "/inside": "http://127.0.0.1/", "/loop": "/loo
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         self.server.hosts.append(self.headers["Host"])
+        while self.path == "/endless" and not self.server.is_closing:
+            self.send_response_only(100)
+            self.end_headers()
+            time.sleep(0.05)
         if self.path in MOVED:
             self.send_response(302)
             self.send_header("Location", MOVED[self.path])
@@ -47,7 +53,7 @@ class Handler(BaseHTTPRequestHandler):
 def site(monkeypatch):
     """A server on this machine that stands for tides.example, whose address counts as public."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.hosts = []
+    server.hosts, server.is_closing = [], False
     Thread(target=server.serve_forever, daemon=True).start()
     resolve = socket.getaddrinfo
 
@@ -62,6 +68,7 @@ def site(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", resolved)
     server.url = f"http://tides.example:{server.server_port}"
     yield server
+    server.is_closing = True
     server.shutdown()
     server.server_close()
 
@@ -72,7 +79,13 @@ def fetch(url, folder, limits=DEFAULT_LIMITS, cancel=None):
 
 @pytest.mark.parametrize(
     "path, name",
-    [("/tides.html", "tides.html"), ("/moved", "tides.html"), ("/paper", "paper.pdf"), ("/", "tides.example.txt")],
+    [
+        ("/tides.html", "tides.html"),
+        ("/moved", "tides.html"),
+        ("/paper", "paper.pdf"),
+        ("/", "tides.example.txt"),
+        ("/Python_3.11", "Python_3.11.html"),
+    ],
 )
 def test_a_page_is_saved_under_its_name_with_the_suffix_of_its_type(site, tmp_path, path, name):
     file, display_name = fetch(site.url + path, tmp_path)
@@ -103,9 +116,12 @@ def test_size_and_time_are_limited_and_a_download_can_be_cancelled(site, tmp_pat
     cancel.set()
     with pytest.raises(Cancelled):
         fetch(f"{site.url}/tides.html", tmp_path, cancel=cancel)
-    monkeypatch.setattr(web_page, "TIMEOUT_S", -1.0)
+
+
+def test_a_server_that_never_answers_is_left_after_the_time_limit(site, tmp_path, monkeypatch):
+    monkeypatch.setattr(web_page, "TIMEOUT_S", 0.3)
     with pytest.raises(PageUnusable, match="took longer"):
-        fetch(f"{site.url}/tides.html", tmp_path)
+        fetch(f"{site.url}/endless", tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from threading import Event
 
 import pytest
 
-from backend.runtime.settings import BadSettings, Settings
+from backend.interface.library import IngestProgress
+from backend.runtime.settings import BadSettings, Settings, read_settings
 from engine.errors import ModelNotReady
 from server import watched as module
 from server.watched import FILE_NAME, WatchedFolders
@@ -136,10 +137,63 @@ def test_a_damaged_state_is_ignored_and_changes_are_noticed(watched, backend, fo
     watched.close()
 
 
-def test_a_folder_must_exist_and_be_apart_from_the_data_folder(tmp_path):
+def test_a_folder_must_exist_at_the_start_and_be_apart_from_the_data_folder(tmp_path):
     (tmp_path / "data").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path)
     with pytest.raises(BadSettings, match="--watch: there is no folder"):
-        Settings(data=tmp_path / "data", watch=[tmp_path / "none"])
-    for folder in (tmp_path, tmp_path / "data"):
+        read_settings(["--data", str(tmp_path / "data"), "--watch", str(tmp_path / "none")])
+    for folder in (tmp_path, tmp_path / "data", tmp_path / "link"):
         with pytest.raises(BadSettings, match="must be apart"):
             Settings(data=tmp_path / "data", watch=[folder])
+
+
+def test_a_name_that_is_used_again_leaves_the_renamed_document_alone(watched, backend, folder):
+    watched.scan()
+    old = next(document for document in backend.documents() if document.name == "a.md")
+    backend.library.add_to_collection([old.id], "Notes")
+    (folder / "a.md").rename(folder / "old-a.md")
+    write(folder / "a.md", "another text", age_s=30)
+    watched.scan()
+    kept = next(document for document in backend.documents() if document.id == old.id)
+    assert kept.collections == ("Notes",) and kept.added_at == old.added_at and len(backend.documents()) == 3
+
+
+def test_a_document_that_was_added_again_by_hand_is_the_users(watched, backend, folder):
+    watched.scan()
+    old = next(document for document in backend.documents() if document.name == "a.md")
+    backend.delete(old.id)
+    list(backend.ingest([(folder / "a.md", "mine.md")], Event()))
+    write(folder / "a.md", "alpha and more", age_s=30)
+    watched.scan()
+    assert names(backend) == ["a.md", "b.TXT", "mine.md"]
+    (folder / "a.md").unlink()
+    write(folder / "mine.md", "beta two")
+    watched.scan()
+    assert len(watched.status()[0].gone) == 1
+
+
+def test_what_could_not_be_added_is_tried_again_at_the_next_start_only(watched, backend, folder, tmp_path, monkeypatch):
+    def full(files, cancel):
+        yield [IngestProgress(files[0][1], "failed", 0, 1, "The disk is full.")]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(backend, "ingest", full)
+        watched.scan()
+    assert len(watched.status()[0].errors) == 3
+    watched.scan(retries=False)
+    assert backend.documents() == []
+    again = WatchedFolders(backend, tmp_path, [folder])
+    again._files = watched._files
+    again.scan()
+    assert names(backend) == ["a.md", "b.TXT"] and len(again.status()[0].errors) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes")
+def test_pipes_are_no_files_and_a_folder_without_its_files_is_not_mounted(watched, backend, folder):
+    os.mkfifo(folder / "pipe.txt")
+    watched.scan()
+    assert watched.status()[0].num_files == 3
+    for name in ("a.md", "sub/b.TXT", "empty.txt"):
+        (folder / name).unlink()
+    watched.scan()
+    assert watched.status()[0].is_missing and watched.status()[0].gone == ()

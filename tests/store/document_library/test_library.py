@@ -227,6 +227,13 @@ def test_vectors_of_another_embedder_are_rebuilt(open_library, file_of, tmp_path
     assert [hit.chunk.id for hit in search(library, "kingfisher fish", 1)] == [old[0].chunk.id]
 
 
+def test_an_emptied_library_takes_an_embedder_with_other_vectors(open_library, file_of):
+    library = open_library()
+    library.delete(add(library, file_of(BIRDS))[-1].document.id)
+    library = open_library(WordEmbedder("other words", width=128))
+    assert add(library, file_of(BIRDS))[-1].stage == "indexed" and not library.documents_without_vectors()
+
+
 def test_lost_vectors_are_rebuilt(open_library, file_of, tmp_path):
     library = open_library()
     document = add(library, file_of(BIRDS))[-1].document
