@@ -80,7 +80,7 @@ class SentenceEmbedder:
 
     def _encode(self, texts: Sequence[str], prompt: str) -> np.ndarray:
         if not texts:
-            return np.empty((0, self._model.get_sentence_embedding_dimension() or 0), np.float32)
+            return np.empty((0, self._model.get_embedding_dimension() or 0), np.float32)
         prompted = [prompt + text for text in texts]
         with self._lock:
             vectors = self._model.encode(

@@ -55,6 +55,7 @@ class Library:
 
     def _build_documents(self, *tabs: gr.Tab) -> None:
         self.view = gr.State(View())
+        self._asked = gr.JSON(visible="hidden")  # the question about the selected documents, for the browser
         with gr.Column(elem_id="library-page"):
             gr.HTML(join(tag("h2", "Add documents"), tag("p", _INTRO, class_="kv-muted")), js_on_load=None)
             self.uploads = Uploads(self._backend, height=132, name="library-")
@@ -97,19 +98,19 @@ class Library:
 
     def link_to_ask(self, tabs: gr.Tabs, composer: Composer) -> None:
         """Let the button for the selected documents send a question about them to the Ask page and run it there."""
-        box, asked = composer.question, gr.State("")
+        box, asked = composer.question, self._asked
 
         def send(view: View) -> Update:
             selected = [document for document in self._backend.documents() if document.id in view.selected]
             question = table.question_about(selected)
             if not question:
-                return {asked: ""}
+                return {asked: {}}
             documents = composer.refresh([document.id for document in selected])
-            return {box: question, asked: question, tabs: gr.Tabs(selected="ask"), **documents}
+            return {box: question, asked: {"question": question}, tabs: gr.Tabs(selected="ask"), **documents}
 
         outputs = [box, asked, tabs, composer.picker.documents, composer.whole]
         sent = self.table.expand(send, self.view, outputs, **INSTANT)
-        sent.then(None, asked, None, js="(asked) => { if (asked) kvscopePress('#ask'); }", **INSTANT)
+        sent.then(None, asked, None, js="(asked) => { if (asked?.question) kvscopePress('#ask'); }", **INSTANT)
 
     def refresh(self, view: View) -> Update:
         """Return the current table; while a name is being edited, the table is not redrawn."""
