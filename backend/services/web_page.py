@@ -123,7 +123,7 @@ def _save(response: httpx.Response, target: httpx.URL, folder: Path, limits: Lim
     if response.status_code != httpx.codes.OK:
         raise PageUnusable(f"{target} answered with the status {response.status_code}.")
     if response.headers.get("content-encoding", "identity").lower() != "identity":  # it could unpack to any size
-        raise PageUnusable(f"{target} was sent compressed although that was not asked for.")
+        raise PageUnusable(f"{target} was sent compressed although it was not requested.")
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in TYPES:
         raise PageUnusable(f"{target} is of the type {kind or 'unknown'}, which cannot be read.")

@@ -25,7 +25,7 @@ The pool opens at eight. Children swim with an adult. Dogs wait outside.
 | Fee: Adult | Euro: 5 |
 | Fee: Child | Euro: 2 |
 
-Towels are rented at the desk."""
+Towels are rented outside."""
 
 
 class Library:
@@ -62,7 +62,7 @@ DIFFERENCES = [
     ("The pool opens at nine.", "The pool opens at eight."),
     ("| Fee: Adult | Euro: 4 |", "| Fee: Adult | Euro: 5 |"),
     ("Lockers take a coin.",),
-    ("Towels are rented at the desk.",),
+    ("Towels are rented outside.",),
 ]
 
 

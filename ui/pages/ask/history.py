@@ -59,7 +59,7 @@ class ChatHistory:
     carrier: gr.JSON  # exchanged with the browser script that stores the chats
     bar: gr.HTML
     results: Results
-    picker: DocumentPicker  # shows what the last question of an opened chat was asked about
+    picker: DocumentPicker  # has the scope of the last question of an opened chat
     is_busy: Callable[[str], bool]  # whether a session's question is running; its chat cannot be changed meanwhile
 
     def connect(self, page: gr.Blocks) -> None:
