@@ -95,7 +95,7 @@ class LocalBackend:
             except KVScopeError as error:
                 yield [IngestProgress(url, "failed", 0, 1, str(error))]
             else:
-                yield from self.library.add([page], cancel)
+                yield from self.ingest([page], cancel)
 
     def export(self, target: IO[bytes]) -> None:
         export_library(self.loader.settings.data, target)

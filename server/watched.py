@@ -41,7 +41,7 @@ logging.getLogger("watchfiles").setLevel(logging.WARNING)  # it reports every ch
 
 @dataclass(frozen=True)
 class WatchedFile:
-    """A file as it was when it was added. Stored under these names: do not rename the fields."""
+    """Size, time and document of a file when it was added. Stored under these names: do not rename the fields."""
 
     size: int
     mtime_ns: int

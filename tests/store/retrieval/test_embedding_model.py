@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer, models
-from transformers import BertConfig, BertModel, BertTokenizerFast
+from transformers import BertModel, BertTokenizerFast
 
 from store.retrieval import embedding_model as module
 from store.retrieval.embedding_model import EmbeddingModel, EmbeddingModelUnusable
+from tests.support.tiny_bert import seeded_config
 from tests.support.tolerance import REORDERED
 
 WORDS = (
@@ -21,17 +22,7 @@ IDS = {word: number for number, word in enumerate(WORDS)}
 
 def save(folder, positions=300, prompts=None):
     """Write a tiny model with random weights, mean pooling and a tokenizer of words."""
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(IDS),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=positions,
-        initializer_range=0.5,
-    )
-    BertModel(config).save_pretrained(folder)
+    BertModel(seeded_config(len(IDS), positions)).save_pretrained(folder)
     BertTokenizerFast(vocab=IDS).save_pretrained(folder)
     transformer = models.Transformer(str(folder), max_seq_length=positions)
     modules = [transformer, models.Pooling(16, pooling_mode="mean")]

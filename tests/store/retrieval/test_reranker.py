@@ -9,9 +9,10 @@ import pytest
 import torch
 from huggingface_hub.errors import LocalEntryNotFoundError
 from safetensors.torch import load_file
-from transformers import BertConfig, BertForSequenceClassification, BertModel, BertTokenizer
+from transformers import BertForSequenceClassification, BertModel, BertTokenizer
 
 from store.retrieval.reranker import BATCH_SIZE, MAX_TOKENS, CrossEncoderReranker, RerankerUnusable
+from tests.support.tiny_bert import seeded_config
 from tests.support.tolerance import REORDERED
 
 WORDS = (
@@ -33,18 +34,7 @@ PASSAGES = [
 
 def save(folder, build=BertForSequenceClassification, labels=1, positions=64):
     """Write a tiny model with random weights, sharp enough that its scores differ, and a tokenizer of words."""
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(IDS),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=positions,
-        num_labels=labels,
-        initializer_range=0.5,
-    )
-    build(config).save_pretrained(folder)
+    build(seeded_config(len(IDS), positions, num_labels=labels)).save_pretrained(folder)
     BertTokenizer(vocab=IDS).save_pretrained(folder)
     return folder
 

@@ -22,6 +22,7 @@ from ui.pages.search import Search
 _REFRESH_JS = "() => kvscopePress('#cache-buttons [data-act=refresh]', 4)"  # if the cache is the open part
 _INTRO = f"Any number of {FORMATS} files. They are processed on this machine and never leave it."
 MAX_ADDRESS_CHARS = 2000
+_ONE_LINE: dict[str, Any] = {"show_label": False, "container": False, "max_lines": 1}
 # Events that redraw the table run one at a time, so that each starts from the view the previous one returned and a
 # slow one cannot overwrite a newer table.
 _SERIAL: dict[str, Any] = {"concurrency_id": "library list", "concurrency_limit": 1, **QUIET}
@@ -63,11 +64,9 @@ class Library:
                 self._address = gr.Textbox(
                     label="Address of a web page",
                     placeholder="https://… adds a web page",
-                    show_label=False,
-                    container=False,
-                    max_lines=1,
                     max_length=MAX_ADDRESS_CHARS,
                     elem_id="library-address",
+                    **_ONE_LINE,
                 )
                 add_page = gr.Button("Add page", size="sm", elem_id="library-add-page", min_width=110, scale=0)
             with gr.Row(elem_id="library-head", equal_height=False):
@@ -75,10 +74,8 @@ class Library:
                 self._filter = gr.Textbox(
                     label="Filter documents by name",
                     placeholder="Filter by name",
-                    show_label=False,
-                    container=False,
-                    max_lines=1,
                     elem_id="library-filter",
+                    **_ONE_LINE,
                 )
             self.error = gr.HTML(elem_id="library-error", elem_classes="kv-error-box", js_on_load=None)
             self.table = gr.HTML(elem_id="library-list", js_on_load="window.kvLibrary?.table(element, trigger, watch);")
