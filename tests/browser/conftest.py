@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, BrowserContext, Error, Page, expect, sy
 from server.access import LOCAL, Access
 from server.routes import app_kwargs
 from tests.support.fake_backend.backend import FakeBackend
+from tests.support.ports import free_port
 from ui.layout import App, launch_options
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
@@ -131,7 +132,7 @@ def chromium() -> Iterator[Browser]:
 
 def serve(page: gr.Blocks, backend: FakeBackend, access: Access = LOCAL) -> str:
     """Launch a page on a free port and return its address; `page.close()` ends it."""
-    options = {**launch_options(), "app_kwargs": app_kwargs(backend, "127.0.0.1", access)}
+    options = {**launch_options(), "app_kwargs": app_kwargs(backend, "127.0.0.1", access), "server_port": free_port()}
     _, url, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **options)
     return url
 

@@ -179,5 +179,5 @@ def test_two_sessions_compare_independently(open_page, backend):
     expect(one.page.locator("#compare-progress")).to_contain_text("Stopped early")
     backend.comparison.pause_after_steps = 1000
     two.finish()
-    expect(two.rows()).to_have_count(4)
+    expect(two.rows()).to_have_count(3)
     expect(two.page.locator("#compare-progress h2")).to_have_text("Yours?")

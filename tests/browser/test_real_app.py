@@ -18,7 +18,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.embedded]
 LONG_MS = 120_000
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}  # the browser needs a core, too: two threads wait for each other
 QUESTION = "Which key opens the boathouse in Nether Wallop?"
-DOCUMENT = "# Keys\n\nThe brass key number 4417 opens the boathouse in Nether Wallop. It hangs in the harbour office.\n"
+KEYS = "# Keys\n\nThe brass key number 4417 opens the boathouse in Nether Wallop. It hangs in the harbour office.\n"
+FAQ = "A return ticket to Skerrin is valid for 30 days from the first crossing."  # short: a page takes ten seconds
 
 
 class App:
@@ -71,6 +72,16 @@ def ready(tab):
     expect(tab.page.locator("#status")).to_contain_text("SmolLM2-135M-Instruct", timeout=LONG_MS)
 
 
+def add(tab, folder, documents):
+    """Upload documents; those that are there already stay."""
+    paths = [folder / name for name in documents]
+    for path in paths:
+        path.write_text(documents[path.name])
+    tab.page.set_input_files("#upload input[type=file]", paths)
+    for name in documents:
+        expect(tab.page.locator("#document-list")).to_contain_text(name, timeout=LONG_MS)
+
+
 def answer(tab):
     tab.ask(QUESTION)
     tab.finish(LONG_MS)
@@ -80,14 +91,7 @@ def answer(tab):
 def test_upload_ask_and_move_the_slider(app, visit, tmp_path):
     tab = visit(app.url)
     ready(tab)
-
-    document = tmp_path / "keys.md"
-    document.write_text(DOCUMENT)
-    second = tmp_path / "faq.txt"  # short: a page of text takes ten seconds here
-    second.write_text("A return ticket to Skerrin is valid for 30 days from the first crossing.")
-    tab.page.set_input_files("#upload input[type=file]", [document, second])
-    for name in ("keys.md", "faq.txt"):
-        expect(tab.page.locator("#document-list")).to_contain_text(name, timeout=LONG_MS)
+    add(tab, tmp_path, {"keys.md": KEYS, "faq.txt": FAQ})
 
     answer(tab)
     expect(tab.page.locator("#passages")).to_contain_text("4417")
@@ -148,7 +152,11 @@ def test_cite_inspect_compare_evict_and_delete(app, visit):
 
 
 @pytest.mark.slow  # tests/store and tests/e2e kill and restart without a browser
-def test_after_a_kill_everything_is_there_and_passages_come_from_disk(app, data, visit):
+def test_after_a_kill_everything_is_there_and_passages_come_from_disk(app, data, visit, tmp_path):
+    tab = visit(app.url)
+    ready(tab)
+    add(tab, tmp_path, {"keys.md": KEYS})
+    answer(tab)
     app.end(signal.SIGKILL)
     readable = [path for path in [data, *data.rglob("*")] if not path.is_symlink() and path.stat().st_mode & 0o077]
     assert readable == []  # by other users
