@@ -149,6 +149,7 @@ def _serve(settings: Settings, temporary: Path) -> int:
                 **launch_options(
                     app_kwargs(served, settings.host, access, settings.max_questions, audit),
                     settings.limits.max_file_bytes,
+                    page,
                 ),
             )
         except OSError as error:

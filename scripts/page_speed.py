@@ -34,6 +34,7 @@ def main() -> None:
         loads = [_load(browser.new_context())[1:] for _ in range(LOADS)]
         for name, times in zip(("first paint", "usable"), zip(*loads, strict=True), strict=True):
             _print_times(name, times)
+        _transfers(browser.new_context())
         _inspection(browser.new_context(viewport={"width": 1440, "height": 900}), folder)
 
 
@@ -45,6 +46,17 @@ def _load(context: BrowserContext) -> tuple[Page, float, float]:
     usable = page.evaluate("performance.now()")
     painted = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
     return page, painted, usable
+
+
+def _transfers(context: BrowserContext) -> None:
+    """Print what opening the page transfers, with an empty cache."""
+    page = context.new_page()
+    sizes: list[int] = []
+    page.on("requestfinished", lambda request: sizes.append(request.sizes()["responseBodySize"]))
+    page.goto(URL)
+    expect(page.locator("#status .kv-status")).to_be_visible(timeout=60_000)
+    page.wait_for_timeout(1000)
+    print(f"opening the page: {len(sizes)} requests, {sum(sizes) / 1e3:.0f} KB")
 
 
 def _inspection(context: BrowserContext, folder: Path) -> None:

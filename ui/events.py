@@ -1,11 +1,14 @@
 """What the handlers of Gradio's events share: queues, running tasks by session, and rate limiting of updates."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import islice
 from threading import Event, Lock
 from time import monotonic
 from typing import Any, TypeVar
 
 import gradio as gr
+from gradio.blocks import Block
+from gradio.components import Component
 
 from backend.interface.limits import MAX_QUESTIONS
 from backend.interface.session import SessionEvent
@@ -25,6 +28,32 @@ Snapshot = TypeVar("Snapshot")
 def session_of(request: gr.Request) -> str:
     """Return Gradio's session hash, which is unique per browser tab."""
     return request.session_hash or "no session"
+
+
+class Listeners:
+    """Handlers of one event that run in one request: with a request each, the page would load slowly."""
+
+    def __init__(self) -> None:
+        self._handlers: list[tuple[Callable[..., Update], int]] = []  # each with the number of its inputs
+        self._inputs: list[Component] = []
+        self._outputs: list[Block] = []
+
+    def add(self, handler: Callable[..., Update], inputs: Sequence[Component], outputs: Sequence[Block]) -> None:
+        """Add a handler, which gets the values of its inputs."""
+        self._handlers.append((handler, len(inputs)))
+        self._inputs += inputs
+        self._outputs += outputs
+
+    def connect(self, event: Callable[..., Any], js: str | None = None) -> None:
+        """Run all handlers at `event`, such as `button.click`; `js` returns all inputs of the handlers."""
+        event(self._run, self._inputs, self._outputs, js=js, **INSTANT)
+
+    def _run(self, *values: Any) -> Update:
+        remaining = iter(values)
+        update: Update = {}
+        for handler, num_inputs in self._handlers:
+            update |= handler(*islice(remaining, num_inputs))
+        return update
 
 
 class SessionTasks:

@@ -25,7 +25,7 @@ __all__ = [
 
 # Characters that a browser hides or obeys: controls, surrogates, and the two forced changes of reading direction.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202d\u202e\ufffe\uffff]|[\ud800-\udfff]")
-_VOID_ELEMENTS = {"br", "hr", "img", "input"}
+_VOID_ELEMENTS = {"br", "hr", "img", "input", "link"}
 
 
 def printable(value: object) -> str:

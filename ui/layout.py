@@ -14,9 +14,11 @@ from store.limits import DEFAULT_LIMITS
 from ui import gradio_api
 from ui.blocks import Blocks
 from ui.cancellation import CancelRoute
+from ui.component_styles import component_styles
 from ui.components.document_sidebar import DocumentSidebar
-from ui.events import MAX_INGESTIONS, MODEL_QUEUE, session_of
+from ui.events import MAX_INGESTIONS, MODEL_QUEUE, Listeners, session_of
 from ui.html import join, tag
+from ui.pages.ask.history import LOAD_JS
 from ui.pages.ask.page import Ask
 from ui.pages.ask.passages import build_source_panel
 from ui.pages.lab.page import Lab
@@ -87,7 +89,7 @@ class App:
                 with gr.Column(elem_id="side", min_width=0):
                     brand = tag("header", tag("h1", "KVScope"), _LOG_OUT if login else None, _TOGGLE)
                     gr.HTML(join(brand, _OPEN if is_open else None), elem_id="brand", js_on_load=None)
-                    self.documents = DocumentSidebar(backend, self.blocks)
+                    self.documents = DocumentSidebar(backend)
                 self.library = Library(backend, self.documents, self.search, watched)
                 with gr.Column(elem_id="pages-column", min_width=0):
                     with gr.Tabs(elem_id="pages") as tabs:
@@ -119,25 +121,31 @@ class App:
 
     def _connect(self, tabs: gr.Tabs) -> None:
         """Connect events between the pages and the sidebar."""
-        document_list = self.documents.document_list
-        self.ask.wire(self.blocks, document_list)
+        document_list, documents_changed, page_loaded = self.documents.document_list, Listeners(), Listeners()
+        self.ask.wire(page_loaded, document_list, documents_changed)
         self.ask.link_save(self.documents.uploads, document_list)
-        self.lab.follow(document_list)
+        self.lab.follow(documents_changed)
         self.ask.link_to_lab("expand", tabs, self.lab, "inspect", "#inspect-go")
         self.ask.link_to_lab("apply", tabs, self.lab, "compare", "#compare-run")
-        self.search.follow(document_list)
+        self.search.follow(documents_changed)
+        self.documents.follow(page_loaded)
+        page_loaded.connect(self.blocks.load, js=LOAD_JS)
+        documents_changed.connect(document_list.change)
         self.search.link_to_ask(tabs, self.ask.composer)
         self.library.link_to_ask(tabs, self.ask.composer)
         self.blocks.unload(self.close_session)
 
 
 def launch_options(
-    app_kwargs: Mapping[str, Any] | None = None, max_file_bytes: int = DEFAULT_LIMITS.max_file_bytes
+    app_kwargs: Mapping[str, Any] | None = None,
+    max_file_bytes: int = DEFAULT_LIMITS.max_file_bytes,
+    page: gr.Blocks | None = None,
 ) -> dict[str, Any]:
     """Return the arguments of `launch` except host and port: theme, styles, scripts, no telemetry.
 
     app_kwargs      those of `server.routes.app_kwargs`
     max_file_bytes  larger files are refused before they are uploaded
+    page            whose components have their styles in the page
     """
     styles = sorted((ASSETS / "styles").glob("*.css"), key=lambda path: (path.name != "base.css", path))
     app_kwargs = app_kwargs or {}
@@ -147,7 +155,7 @@ def launch_options(
         "max_threads": _OTHER_THREADS + MAX_INGESTIONS,
         "theme": _theme(),
         "css_paths": styles,
-        "head": f"<script>{page_script()}</script>",
+        "head": f"<script>{page_script()}</script>{component_styles(page) if page else ''}",
         "footer_links": [],
         "run_history": False,
         "ssr_mode": False,

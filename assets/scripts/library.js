@@ -3,8 +3,11 @@
 window.kvLibrary = (() => {
   "use strict";
 
+  let refresh = () => {}; // draws the table again if it can be seen; the page draws it when it is opened
+
   const table = (element, trigger, watch) => {
     let lastSelector = null;
+    refresh = () => element.checkVisibility() && trigger("input");
     const send = (target, extra) => {
       const { act, id } = target.dataset;
       lastSelector = `[data-act="${act}"][data-id="${CSS.escape(id)}"]`;
@@ -42,5 +45,5 @@ window.kvLibrary = (() => {
     });
   };
 
-  return { table };
+  return { table, refresh: () => refresh() };
 })();

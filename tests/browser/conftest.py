@@ -132,7 +132,7 @@ def chromium() -> Iterator[Browser]:
 
 def serve(page: gr.Blocks, backend: FakeBackend, access: Access = LOCAL) -> str:
     """Launch a page on a free port and return its address; `page.close()` ends it."""
-    options = {**launch_options(), "app_kwargs": app_kwargs(backend, "127.0.0.1", access), "server_port": free_port()}
+    options = {**launch_options(app_kwargs(backend, "127.0.0.1", access), page=page), "server_port": free_port()}
     _, url, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **options)
     return url
 

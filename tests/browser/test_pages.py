@@ -68,6 +68,14 @@ def test_a_citation_of_a_pdf_shows_its_page_which_can_be_enlarged(visit, backend
     expect(tab.page.locator("#drawer figure")).to_have_count(0)
 
 
+def test_opening_the_page_takes_at_most_60_requests(visit):
+    tab = visit()
+    expect(tab.page.locator("#document-list")).to_contain_text("No documents yet")
+    tab.page.wait_for_timeout(1000)  # until the other parts have taken the list
+    loaded = tab.page.evaluate("performance.getEntriesByType('resource').map((each) => each.name)")
+    assert 40 < len(loaded) + 1 <= 60, loaded  # with the page itself
+
+
 def test_citations_and_sliders_are_targets_of_24_pixels(answered, backend):
     backend.answer = "Yes [1][2]."
     answered.open_advanced()

@@ -1,5 +1,6 @@
 """Event handlers without a browser or a model: pacing, cancellation, errors, and what becomes a request."""
 
+import json
 import logging
 from dataclasses import replace
 from threading import Event
@@ -183,12 +184,12 @@ def test_stop_before_the_model_is_free_ends_the_task_without_an_answer(page, bac
 
 def test_a_complete_answer_clears_its_question_from_the_box_and_a_stopped_one_does_not(page):
     *_, ended = ask(page, " why?\n")
-    assert ended[page.carrier]["answered"] == " why?\n" and page.composer.question not in ended
+    assert json.loads(ended[page.carrier])["answered"] == " why?\n" and page.composer.question not in ended
     answers = ask(page, "and then?")
     next(answers)
     page.tasks.stop(ME)
     *_, ended = answers
-    assert ended[page.carrier]["answered"] is None
+    assert json.loads(ended[page.carrier])["answered"] is None
 
 
 def test_the_session_is_free_again_before_the_page_shows_that_the_answer_has_ended(page):

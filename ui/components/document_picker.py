@@ -8,7 +8,7 @@ import gradio as gr
 
 from backend.interface.backend import Backend
 from store.types import COLLECTION, Document
-from ui.events import INSTANT
+from ui.events import Listeners
 from ui.format import count, short
 
 _MAX_NAME_CHARS = 48
@@ -31,13 +31,19 @@ class DocumentPicker:
             elem_classes="kv-where",
         )
 
-    def follow(self, document_list: gr.HTML) -> None:
-        """Update the choices whenever the sidebar's list of documents changes."""
-        document_list.change(self.refresh, self.documents, self.documents, **INSTANT)
+    def follow(self, documents_changed: Listeners) -> None:
+        """Update the choices whenever the documents change."""
+        documents = [self.documents]
+        documents_changed.add(lambda selected: {self.documents: self.refresh(selected)}, documents, documents)
 
     def refresh(self, selected: list[str] | None) -> gr.Dropdown:
         """Return the dropdown with the current collections and documents; deleted ones are deselected."""
-        return gr.Dropdown(choices=self._choices(), value=self.only_existing(selected), multiselect=True)
+        existing = self.only_existing(selected)
+        return self.select(existing) if existing != (selected or []) else gr.Dropdown(choices=self._choices())
+
+    def select(self, scope: Sequence[str]) -> gr.Dropdown:
+        """Return the dropdown with what exists of a scope selected."""
+        return gr.Dropdown(choices=self._choices(), value=self.only_existing(scope), multiselect=True)
 
     def only_existing(self, selected: Sequence[str] | None) -> list[str]:
         """Return what is selected without deleted documents and collections."""

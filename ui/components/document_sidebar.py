@@ -9,7 +9,7 @@ from backend.interface.errors import user_message
 from store.types import Document
 from ui.components.tiers import TIERS
 from ui.components.uploads import FORMATS, Uploads
-from ui.events import INSTANT, Update
+from ui.events import INSTANT, Listeners, Update
 from ui.format import count, day, size
 from ui.html import Markup, button, error_box, join, tag
 
@@ -24,8 +24,8 @@ _READY_INTERVAL_S = 10.0
 class DocumentSidebar:
     """Polls the backend, because another tab or the first start may change the documents."""
 
-    def __init__(self, backend: Backend, page: gr.Blocks) -> None:
-        """Create and connect the components inside the open Blocks `page`."""
+    def __init__(self, backend: Backend) -> None:
+        """Create and connect the components inside the open Blocks."""
         self._backend = backend
         self._status = gr.HTML(elem_id="status", js_on_load=None)
         self._timer = gr.Timer(_LOADING_INTERVAL_S)
@@ -39,9 +39,13 @@ class DocumentSidebar:
         self.uploads.wire(self.document_list, self.current)
         acted = [self.document_list, self._pending_delete, self._error]
         self.document_list.click(self.act, self._pending_delete, acted, **INSTANT)
-        ticked = [self._status, self._timer, self.document_list, self._shown]
-        for event in (page.load, self._timer.tick):
-            event(self.tick, [self._shown, self._pending_delete], ticked, **INSTANT)
+        self._polled = [self._shown, self._pending_delete]
+        self._drawn = [self._status, self._timer, self.document_list, self._shown]
+        self._timer.tick(self.tick, self._polled, self._drawn, **INSTANT)
+
+    def follow(self, page_loaded: Listeners) -> None:
+        """Show the status and the documents when the page is loaded."""
+        page_loaded.add(self.tick, self._polled, self._drawn)
 
     def act(self, pending_delete: str, event: gr.EventData) -> Update:
         """Handle a button of the list: ask before deleting, delete, cancel, or clear the cache."""

@@ -6,7 +6,7 @@ from typing import Any
 import gradio as gr
 
 from backend.interface.backend import Backend
-from ui.events import INSTANT, Update
+from ui.events import Listeners, Update
 from ui.html import Markup, tag
 
 _MAX_SUMMARIES = 3
@@ -33,9 +33,9 @@ class SampleQuestions:
         self._line = gr.HTML(_line(intro if samples else without_samples), js_on_load=None)
         self.buttons = {question: gr.Button(question, size="sm", elem_classes="kv-sample") for question in samples}
 
-    def follow(self, document_list: gr.HTML) -> None:
-        """Update the visible questions whenever the sidebar's list of documents changes."""
-        document_list.change(self.current, None, [self._line, *self.buttons.values()], **INSTANT)
+    def follow(self, documents_changed: Listeners) -> None:
+        """Update the visible questions whenever the documents change."""
+        documents_changed.add(self.current, [], [self._line, *self.buttons.values()])
 
     def current(self) -> Update:
         """Return the visible questions; all of them while the sample documents may still be added."""
@@ -59,9 +59,9 @@ class SummaryQuestions:
         look: dict[str, Any] = {"size": "sm", "visible": False, "elem_classes": "kv-sample"}
         self.buttons = [gr.Button("", **look) for _ in range(_MAX_SUMMARIES)]
 
-    def follow(self, document_list: gr.HTML) -> None:
-        """Update the questions whenever the sidebar's list of documents changes."""
-        document_list.change(self.current, None, [self._line, *self.buttons], **INSTANT)
+    def follow(self, documents_changed: Listeners) -> None:
+        """Update the questions whenever the documents change."""
+        documents_changed.add(self.current, [], [self._line, *self.buttons])
 
     def current(self) -> Update:
         """Return the buttons with the current questions."""

@@ -14,7 +14,7 @@ from ui.components.document_picker import DocumentPicker
 from ui.components.document_text import Span, render_document_text
 from ui.components.excerpt import match_badges, render_passage_card
 from ui.components.inputs import BESIDE_BOX, question_box
-from ui.events import INSTANT, QUIET, Update
+from ui.events import INSTANT, QUIET, Listeners, Update
 from ui.format import count
 from ui.html import Markup, button, error_box, join, tag
 from ui.pages.ask.composer import Composer
@@ -44,9 +44,9 @@ class Search:
         for event in (self.question.input, self.picker.documents.change):
             event(self.find, inputs, self.results, **_SEARCH)
 
-    def follow(self, document_list: gr.HTML) -> None:
-        """Update the picker whenever the sidebar's list of documents changes."""
-        self.picker.follow(document_list)
+    def follow(self, documents_changed: Listeners) -> None:
+        """Update the picker whenever the documents change."""
+        self.picker.follow(documents_changed)
 
     def link_to_ask(self, tabs: gr.Tabs, composer: Composer) -> None:
         """Let Enter and the button send the question and its documents to the Ask page and run it there."""

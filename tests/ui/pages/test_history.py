@@ -1,5 +1,6 @@
 """Handlers of the chat bar, and of the data that browsers send, without a browser."""
 
+import json
 from dataclasses import asdict, replace
 from types import SimpleNamespace
 
@@ -36,23 +37,23 @@ def test_a_chat_can_be_neither_left_nor_changed_while_an_answer_is_generated(pag
     answers = ask(page, "why?", chat=chat(TURN))
     assert " inert=" in next(answers)[page.chat_bar]
     assert press(page, act, title="Boats") == gr.skip()
-    assert page.history.refresh_bar({"listing": [ROW]}, chat(TURN), ME) == {page.carrier: None}
+    assert page.history.refresh_bar(json.dumps({"listing": [ROW]}), chat(TURN), ME) == {page.carrier: None}
     answers.close()
     assert press(page, act, title="Boats") != gr.skip()
-    assert " inert=" not in page.history.refresh_bar({"listing": [ROW]}, chat(TURN), ME)[page.chat_bar]
+    assert " inert=" not in page.history.refresh_bar(json.dumps({"listing": [ROW]}), chat(TURN), ME)[page.chat_bar]
 
 
 def test_renaming_changes_the_chat_and_keeps_its_answer_in_view(page):
     update = press(page, "rename", title="Boats")
     assert set(update) == {page.chat, page.carrier} and update[page.chat].title == "Boats"
-    assert update[page.carrier]["chat"]["title"] == "Boats"
+    assert json.loads(update[page.carrier])["chat"]["title"] == "Boats"
 
 
 def test_a_chat_is_pinned_or_archived_but_not_both(page):
     pinned = press(page, "pin")[page.chat]
     assert pinned.pinned and not pinned.archived
     event = SimpleNamespace(_data={"act": "archive"})
-    archived = page.history.handle_action(pinned, event, ME)[page.carrier]["chat"]
+    archived = json.loads(page.history.handle_action(pinned, event, ME)[page.carrier])["chat"]
     assert archived["archived"] and not archived["pinned"]
     rows = [ROW, ROW | {"id": "c3", "archived": True}, ROW | {"id": "c4", "pinned": True}, ROW | {"pinned": "x"}]
     assert [(each.pinned, each.archived) for each in parse_summaries(rows)] == [
@@ -62,7 +63,7 @@ def test_a_chat_is_pinned_or_archived_but_not_both(page):
 
 def test_a_deleted_chat_is_deleted_by_the_browser_after_the_server_has_left_it(page):
     update = press(page, "delete")
-    assert update[page.carrier] == {"here": update[page.chat].id, "deleted": "c1"}
+    assert json.loads(update[page.carrier]) == {"here": update[page.chat].id, "deleted": "c1"}
     kept = chat(TURN, TURN)
     assert press(page, "open", chat=asdict(kept))[page.chat] == kept
 
@@ -76,15 +77,16 @@ def test_an_opened_chat_searches_where_its_last_question_did(page, backend):
 
 
 def test_a_chat_changed_in_another_tab_continues_as_a_copy_with_a_warning(page):
-    update = page.history.refresh_bar({"listing": [ROW], "id": "c9", "problem": "copied"}, chat(TURN), ME)
+    update = page.history.refresh_bar(json.dumps({"listing": [ROW], "id": "c9", "problem": "copied"}), chat(TURN), ME)
     assert update[page.chat].id == "c9" and update[page.chat].turns == chat(TURN).turns
     assert "Another tab" in update[page.chat_bar]
-    assert page.chat not in page.history.refresh_bar({"listing": [], "id": "c1", "problem": None}, chat(TURN), ME)
+    sent = json.dumps({"listing": [], "id": "c1", "problem": None})
+    assert page.chat not in page.history.refresh_bar(sent, chat(TURN), ME)
 
 
 @pytest.mark.parametrize(("problem", "warning"), [("full", "storage is full"), ("off", "switched off"), (7, "Boats")])
 def test_a_chat_that_is_not_saved_shows_a_warning(page, problem, warning):
-    update = page.history.refresh_bar({"listing": [ROW], "id": "c1", "problem": problem}, chat(TURN), ME)
+    update = page.history.refresh_bar(json.dumps({"listing": [ROW], "id": "c1", "problem": problem}), chat(TURN), ME)
     assert warning in update[page.chat_bar]
 
 
@@ -92,9 +94,13 @@ def test_a_chat_that_is_not_saved_shows_a_warning(page, problem, warning):
     "stored", [None, 5, [], {"chat": {"turns": [{"question": 5}]}, "listing": [ROW, None, "x", 5]}]
 )
 def test_the_page_starts_with_whatever_a_browser_has_stored(page, stored):
-    update = page.history.restore(stored)
+    update = page.history.restore(json.dumps(stored))
     assert update[page.chat].turns == () and update[page.chat].id
     assert ("Boats" in update[page.chat_bar]) == isinstance(stored, dict)
+
+
+def test_the_page_starts_without_anything_stored_and_with_text_that_is_no_json(page):
+    assert page.history.restore(None)[page.chat].id and page.history.restore("{")[page.chat].id
 
 
 def test_damaged_entries_of_the_list_are_skipped():

@@ -15,7 +15,7 @@ from store.types import COLLECTION
 from ui.components import inputs
 from ui.components.document_picker import DocumentPicker
 from ui.components.method_options import MethodOptions
-from ui.events import INSTANT, Update
+from ui.events import INSTANT, Listeners, Update
 from ui.html import tag
 
 _DEFAULTS = Request(question="")
@@ -103,15 +103,19 @@ class Composer:
         documents.change(self._whole_checkbox, documents, self.whole, **INSTANT)
         self.settings: list[Component] = [method, passages, ratio, temperature, max_new_tokens, draft]
 
-    def follow(self, document_list: gr.HTML) -> None:
-        """Update the documents to choose from whenever the sidebar's list of documents changes."""
+    def follow(self, documents_changed: Listeners) -> None:
+        """Update the documents to choose from whenever the documents change."""
         documents = self.picker.documents
-        document_list.change(self.refresh, documents, [documents, self.whole], **INSTANT)
+        documents_changed.add(self.refresh, [documents], [documents, self.whole])
 
     def refresh(self, selected: list[str] | None) -> Update:
         """Return picker and checkbox for the current documents; deleted ones are deselected."""
         existing = self.picker.only_existing(selected)
-        return {self.picker.documents: self.picker.refresh(existing), self.whole: self._whole_checkbox(existing)}
+        return {self.picker.documents: self.picker.refresh(selected), self.whole: self._whole_checkbox(existing)}
+
+    def select(self, scope: Sequence[str]) -> Update:
+        """Return picker and checkbox with a scope selected."""
+        return {self.picker.documents: self.picker.select(scope), self.whole: self._whole_checkbox(list(scope))}
 
     def inputs(self) -> list[Component]:
         """Return all components except the question, in the order of `values` in `to_request`."""

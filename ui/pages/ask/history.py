@@ -1,5 +1,6 @@
 """The bar above the thread: restore, save, open, rename, export and delete chats, which the browser stores."""
 
+import json
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable
@@ -11,15 +12,15 @@ import gradio as gr
 from pydantic import TypeAdapter, ValidationError
 
 from ui.components.document_picker import DocumentPicker
-from ui.events import INSTANT, Update, session_of
+from ui.events import INSTANT, Listeners, Update, session_of
 from ui.format import count, day
 from ui.html import Markup, button, join, tag
 from ui.pages.ask.chat import MAX_TURNS, Chat
 from ui.pages.ask.results import Results
 from ui.pages.ask.word_export import chat_as_docx
 
-_LOAD_JS = "() => [kvscopeChats.load()]"
-_SAVE_JS = "(sent) => [kvscopeChats.handle(sent), null]"
+LOAD_JS = "(chats, ...others) => [JSON.stringify(kvscopeChats.load()), ...others]"  # for the event of `page_loaded`
+_SAVE_JS = "(sent) => [JSON.stringify(kvscopeChats.handle(JSON.parse(sent || null))), null]"
 _MAX_TITLE_CHARS = 120
 _SEARCH = "Search in chats"  # the browser does it: only it has them
 _DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
@@ -56,17 +57,17 @@ class ChatHistory:
 
     chat: gr.State
     replaces_last: gr.State  # whether the next answer replaces the chat's last turn; reset when a chat is opened
-    carrier: gr.JSON  # exchanged with the browser script that stores the chats
+    carrier: gr.Textbox  # JSON, exchanged with the browser script that stores the chats
     bar: gr.HTML
     results: Results
     picker: DocumentPicker  # has the scope of the last question of an opened chat
     is_busy: Callable[[str], bool]  # whether a session's question is running; its chat cannot be changed meanwhile
 
-    def connect(self, page: gr.Blocks) -> None:
-        """Connect the bar's buttons; restore this tab's chat when the page is loaded."""
+    def connect(self, page_loaded: Listeners) -> None:
+        """Connect the bar's buttons; restore this tab's chat when the page is loaded, by the first listener."""
         documents = self.picker.documents
         outputs = [self.chat, self.replaces_last, self.carrier, self.bar, documents, *self.results]
-        page.load(self.restore, self.carrier, outputs, js=_LOAD_JS, **INSTANT)
+        page_loaded.add(self.restore, [self.carrier], outputs)
         self.then_store(self.bar.click(self.handle_action, self.chat, outputs, **INSTANT))
 
     def then_store(self, event: Any) -> None:
@@ -74,9 +75,9 @@ class ChatHistory:
         inputs = [self.carrier, self.chat]
         event.then(self.refresh_bar, inputs, [self.chat, self.bar, self.carrier], js=_SAVE_JS, **INSTANT)
 
-    def restore(self, data: Any) -> Update:
+    def restore(self, sent: str | None) -> Update:
         """Show the chat that the browser stored for this tab; a new one if there is none."""
-        stored = _as_dict(data)
+        stored = _read(sent)
         chat = Chat.from_saved(stored.get("chat"))
         return {**self._open(chat), self.bar: render_chat_bar(chat, parse_summaries(stored.get("listing")))}
 
@@ -87,7 +88,7 @@ class ChatHistory:
         data = _as_dict(event._data)
         action = data.get("act")
         if action in ("markdown", "word", "json"):
-            return {self.carrier: {"file": _export(chat, action)}}
+            return {self.carrier: json.dumps({"file": _export(chat, action)})}
         if action == "rename":
             return self.save(replace(chat, title=str(data.get("title") or "")[:_MAX_TITLE_CHARS]))
         if action == "pin":
@@ -96,14 +97,14 @@ class ChatHistory:
             return self.save(replace(chat, archived=not chat.archived, pinned=False))
         opened = Chat.from_saved(data.get("chat"))
         deleted = {"deleted": chat.id} if action == "delete" else {}
-        return {**self._open(opened), self.carrier: {"here": opened.id, **deleted}}
+        return {**self._open(opened), self.carrier: json.dumps({"here": opened.id, **deleted})}
 
-    def refresh_bar(self, data: Any, chat: Chat, request: gr.Request) -> Update:
+    def refresh_bar(self, sent: str | None, chat: Chat, request: gr.Request) -> Update:
         """Show the bar with the browser's current list; a chat changed in another tab continues as a copy."""
         update: Update = {self.carrier: None}
         if self.is_busy(session_of(request)):
             return update
-        stored = _as_dict(data)
+        stored = _read(sent)
         chat_id = str(stored.get("id") or chat.id)
         if chat_id != chat.id:
             update[self.chat] = chat = replace(chat, id=chat_id)
@@ -112,12 +113,12 @@ class ChatHistory:
 
     def save(self, chat: Chat, answered: str | None = None) -> Update:
         """Send the chat to the browser too; the question box is cleared if it still holds the question `answered`."""
-        return {self.chat: chat, self.carrier: {"chat": asdict(chat), "answered": answered}}
+        return {self.chat: chat, self.carrier: json.dumps({"chat": asdict(chat), "answered": answered})}
 
     def _open(self, chat: Chat) -> Update:
         update: Update = {self.chat: chat, self.replaces_last: False, **self.results.show_chat(chat)}
         if chat.visible_turns:
-            update[self.picker.documents] = self.picker.refresh(list(chat.visible_turns[-1].scope))
+            update[self.picker.documents] = self.picker.select(list(chat.visible_turns[-1].scope))
         return update
 
 
@@ -191,6 +192,13 @@ def _export(chat: Chat, kind: str) -> dict[str, str]:
     if kind == "json":
         return {"name": f"{name}.json", "kind": "application/json", "text": chat.as_json()}
     return {"name": f"{name}.md", "kind": "text/markdown", "text": chat.as_markdown()}
+
+
+def _read(sent: str | None) -> dict[str, Any]:
+    """Return what the browser's script has sent."""
+    with suppress(ValueError):
+        return _as_dict(json.loads(sent or "null"))
+    return {}
 
 
 def _as_dict(data: Any) -> dict[str, Any]:

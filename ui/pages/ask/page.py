@@ -15,7 +15,7 @@ from backend.interface.errors import user_message
 from engine.request import Answer, RatioPreview, Request
 from ui.components.sample_questions import SampleQuestions, SummaryQuestions
 from ui.components.uploads import Uploads
-from ui.events import INGEST_QUEUE, INSTANT, QUIET, RUN_MODEL, SessionTasks, Update, coalesce, session_of
+from ui.events import INGEST_QUEUE, INSTANT, QUIET, RUN_MODEL, Listeners, SessionTasks, Update, coalesce, session_of
 from ui.format import short
 from ui.html import Markup, error_box, fact, join, printable, tag
 from ui.pages.ask.chat import Chat, Turn
@@ -48,7 +48,9 @@ _NO_QUESTION = error_box("Type a question first, then press Enter.")
 _UNCHANGED = "Stopped; nothing was added to the chat."
 _ANSWER_JS = "kvscopeAsk.connectAnswer(element, trigger); kvscopeAsk.markChat(element);"
 _FOCUS_BOX_JS = "(chat) => { document.querySelector('#question textarea')?.focus(); return [chat]; }"
-_CLEAR_BOX_JS = "(sent, box) => [sent?.answered === box ? '' : box]"  # keeps text typed in the meantime
+_CLEAR_BOX_JS = (  # keeps text typed in the meantime
+    "(sent, box) => [JSON.parse(sent || null)?.answered === box ? '' : box]"
+)
 
 
 class Ask:
@@ -64,7 +66,7 @@ class Ask:
         self.chat = gr.State(Chat(""))  # gets an id when the page is loaded
         self.pending_question = gr.State("")  # of the last click; empty if that started nothing
         self.replaces_last = gr.State(False)
-        self.carrier = gr.JSON(visible="hidden", elem_id="carrier")  # between the browser's chats and the server
+        self.carrier = gr.Textbox(visible="hidden", elem_id="carrier")  # between the browser's chats and the server
         with gr.Row(elem_id="ask-page", equal_height=False):
             with gr.Column(elem_id="main", min_width=0):
                 self.chat_bar = gr.HTML(elem_id="chatbar", js_on_load="kvscopeChats.connect(element, trigger);")
@@ -116,12 +118,12 @@ class Ask:
         )
         self._connect()
 
-    def wire(self, page: gr.Blocks, document_list: gr.HTML) -> None:
-        """Connect events from outside the page: its loading, and the sidebar's list of documents."""
-        self.history.connect(page)
-        self.composer.follow(document_list)
-        self._sample_questions.follow(document_list)
-        self._summaries.follow(document_list)
+    def wire(self, page_loaded: Listeners, document_list: gr.HTML, documents_changed: Listeners) -> None:
+        """Connect events from outside the page: its loading, and changes of the documents."""
+        self.history.connect(page_loaded)
+        self.composer.follow(documents_changed)
+        self._sample_questions.follow(documents_changed)
+        self._summaries.follow(documents_changed)
         document_list.change(**self._preview_event)
 
     def link_to_lab(self, act: str, tabs: gr.Tabs, lab: Lab, part: str, run_button: str) -> None:

@@ -7,7 +7,7 @@ import gradio as gr
 from backend.interface.backend import Backend
 from ui.components.document_picker import DocumentPicker, QuestionInputs
 from ui.components.inputs import BESIDE_BOX, passages_slider, question_box, run_buttons
-from ui.events import INSTANT
+from ui.events import INSTANT, Listeners
 from ui.pages.lab.compare.part import Compare
 from ui.pages.lab.inspect.part import Inspect
 
@@ -39,7 +39,7 @@ class Lab:
                     self.inspect.build(self.question_inputs, inspect_buttons)
         question.submit(None, None, None, js=_PRESS_JS, **INSTANT)
 
-    def follow(self, document_list: gr.HTML) -> None:
-        """Update the picker and the example questions whenever the sidebar's list of documents changes."""
-        self.question_inputs.picker.follow(document_list)
-        self.compare.follow(document_list)
+    def follow(self, documents_changed: Listeners) -> None:
+        """Update the picker and the example questions whenever the documents change."""
+        self.question_inputs.picker.follow(documents_changed)
+        self.compare.follow(documents_changed)

@@ -56,7 +56,7 @@ class Library:
 
     def _build_documents(self, *tabs: gr.Tab) -> None:
         self.view = gr.State(View())
-        self._asked = gr.JSON(visible="hidden")  # the question about the selected documents, for the browser
+        self._asked = gr.Textbox(visible="hidden")  # the question about the selected documents, for the browser
         with gr.Column(elem_id="library-page"):
             gr.HTML(join(tag("h2", "Add documents"), tag("p", _INTRO, class_="kv-muted")), js_on_load=None)
             self.uploads = Uploads(self._backend, height=132, name="library-")
@@ -83,8 +83,9 @@ class Library:
         drawn = [self.table, self.summary, self.poll]
         document_list = self._sidebar.document_list
         self.uploads.wire(document_list, self._sidebar.current)
-        for event in (*(tab.select for tab in tabs), document_list.change, self.poll.tick):
+        for event in (*(tab.select for tab in tabs), self.table.input, self.poll.tick):
             event(self.refresh, self.view, drawn, **_SERIAL)
+        document_list.change(None, None, None, js="() => window.kvLibrary?.refresh()", **INSTANT)
         added = [self._address, document_list, *self.uploads.progress_outputs()]
         for event in (self._address.submit, add_page.click):
             event(self.add_page, self._address, added, **INGEST_QUEUE, **QUIET)
@@ -101,13 +102,13 @@ class Library:
             selected = [document for document in self._backend.documents() if document.id in view.selected]
             question = table.question_about(selected)
             if not question:
-                return {asked: {}}
-            documents = composer.refresh([document.id for document in selected])
-            return {box: question, asked: {"question": question}, tabs: gr.Tabs(selected="ask"), **documents}
+                return {asked: ""}
+            documents = composer.select([document.id for document in selected])
+            return {box: question, asked: question, tabs: gr.Tabs(selected="ask"), **documents}
 
         outputs = [box, asked, tabs, composer.picker.documents, composer.whole]
         sent = self.table.expand(send, self.view, outputs, **INSTANT)
-        sent.then(None, asked, None, js="(asked) => { if (asked?.question) kvscopePress('#ask'); }", **INSTANT)
+        sent.then(None, asked, None, js="(asked) => { if (asked) kvscopePress('#ask'); }", **INSTANT)
 
     def refresh(self, view: View) -> Update:
         """Return the current table; while a name is being edited, the table is not redrawn."""

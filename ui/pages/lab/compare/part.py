@@ -15,7 +15,7 @@ from engine.method import default_method
 from ui.components.document_picker import QuestionInputs
 from ui.components.inputs import RunButtons
 from ui.components.sample_questions import SampleQuestions
-from ui.events import INSTANT, RUN_MODEL, SessionTasks, Update, session_of
+from ui.events import INSTANT, RUN_MODEL, Listeners, SessionTasks, Update, session_of
 from ui.figures.pareto import pareto_figure
 from ui.html import error_box, join, tag
 from ui.pages.lab.compare import table
@@ -84,10 +84,10 @@ class Compare:
             button.click(self._fill_failing_question, None, inputs, **INSTANT).then(**run)
         buttons.stop.click(self.tasks.stop, None, None, **INSTANT)
 
-    def follow(self, document_list: gr.HTML) -> None:
-        """Update the example questions whenever the sidebar's list of documents changes."""
-        self._sample_questions.follow(document_list)
-        self._failing_question.follow(document_list)
+    def follow(self, documents_changed: Listeners) -> None:
+        """Update the example questions whenever the documents change."""
+        self._sample_questions.follow(documents_changed)
+        self._failing_question.follow(documents_changed)
 
     def run(
         self,
@@ -185,7 +185,7 @@ class Compare:
         ((question, name),) = FAILING_QUESTION.items()
         documents = [document.id for document in self._backend.documents() if document.name == name]
         usual, more = ([name for name in FAILING_METHODS if name in group] for group in (self._usual, self._more))
-        return question, usual, more, [20], 3, "Once", self._question_inputs.picker.refresh(documents)
+        return question, usual, more, [20], 3, "Once", self._question_inputs.picker.select(documents)
 
     def _finished(self, comparison: Comparison | None, update: Update) -> Iterator[Update]:
         """Yield the last update, with the finished outcomes plotted and ready for download.
