@@ -102,11 +102,17 @@ class App:
                 event.concurrency_limit = max_questions
 
     def close_session(self, request: gr.Request) -> None:
-        """Cancel everything a session has running, because its tab was closed."""
+        """Cancel everything a session has running, because its tab was closed.
+
+        Gradio keeps a closed session for an hour, for a tab that comes back, and up to MAX_SESSIONS for longer. What
+        it keeps for deep links, a copy of every component, is dropped now: the page has none.
+        """
         for runner in (self.ask, self.ask.demonstration, self.lab.inspect, self.lab.compare, self.settings):
             runner.tasks.discard(session_of(request))
         self.documents.uploads.cancel(request)
         self.library.uploads.cancel(request)
+        if kept := self.blocks.state_holder.session_data.get(session_of(request)):
+            kept.config_values.clear()
 
     def _build_pages(self) -> None:
         pages = {

@@ -103,11 +103,13 @@ def test_a_closed_tab_is_discarded_and_its_old_task_ends_without_effect():
     assert tasks.is_busy("me") and not new.is_set()
 
 
-def test_closing_a_tab_discards_its_tasks_on_every_page(app):
+def test_closing_a_tab_discards_its_tasks_on_every_page_and_its_copy_of_the_components(app):
     (unload,) = (fn for fn in app.blocks.fns.values() if fn.name == "close_session")
     cancel = app.ask.tasks.start(ME.session_hash)
+    session = app.blocks.state_holder[ME.session_hash]
+    assert len(session.config_values) > 100
     unload.fn(ME)
-    assert len(app.ask.tasks) == 0 and cancel.is_set()
+    assert len(app.ask.tasks) == 0 and cancel.is_set() and not session.config_values
 
 
 def test_a_user_error_is_shown_and_not_logged_and_a_bug_is_both(caplog):
