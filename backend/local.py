@@ -1,5 +1,6 @@
 """The backend on this machine: one data folder, its models and its documents."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,9 +24,10 @@ from engine.analysis.comparison import CompareRequest, Comparison
 from engine.analysis.comparison_runner import compare
 from engine.analysis.inspection import InspectionStep
 from engine.analysis.inspection_runner import inspect
+from engine.answer_server import AnswerServer, ask_server, method_info
 from engine.engine import Engine
 from engine.errors import BadRequest, Cancelled
-from engine.method import MethodInfo
+from engine.method import SERVER_METHOD, MethodInfo
 from engine.prompt.retrieval import search
 from engine.prompt.validate import validate
 from engine.request import Answer, ContextBudget, Request
@@ -40,6 +42,9 @@ SETTINGS_CHANGED = "Stopped because the settings were changed. Ask again when th
 Item = TypeVar("Item")
 
 
+ANSWER_SERVER_KEY = "KVSCOPE_ANSWER_SERVER_KEY"
+
+
 class LocalBackend:
     """Models, documents and engine of one data folder, whose FolderLock the process must hold."""
 
@@ -52,6 +57,7 @@ class LocalBackend:
         self.models = LocalModelService(self.loader, self._calibration)
         self.cache = LocalCacheService(self.loader, chunk_owners)
         self.feedback = Feedback(settings.data)
+        self.answer_server = _answer_server(settings)
         self._metrics = Metrics(self.tier_usage, self._kernels)
         self._repairs = Repairs(self.loader, self.tasks)
         if settings.sample_docs:
@@ -63,14 +69,19 @@ class LocalBackend:
             self._calibration.start()
 
     def status(self) -> Status:
-        return self.loader.status
+        status, server = self.loader.status, self.answer_server
+        if server is None or not status.ready or status.progress is not None:
+            return status
+        return replace(status, message=f"{status.message}; {server.model} on {server.host} answers")
 
     def notices(self) -> list[str]:
         return self._repairs.notices()
 
     def methods(self) -> list[MethodInfo]:
         default = "cacheclip-trained" if model_config(self.loader.settings).token_selector_folder else "cacheclip"
-        return [replace(method, is_default=method.name == default) for method in list_methods()]
+        local = [replace(method, is_default=method.name == default) for method in list_methods()]
+        server = self.answer_server
+        return [*([method_info(server)] if server else []), *local]
 
     def documents(self) -> list[Document]:
         return self.loader.documents()
@@ -148,8 +159,13 @@ class LocalBackend:
                 shown.notes += (SETTINGS_CHANGED,)
             return shown
 
+        server = self.answer_server if request.method == SERVER_METHOD else None
+
+        def answers(engine: Engine) -> Iterator[Answer]:
+            return engine.ask(request, cancel) if server is None else ask_server(engine, server, request, cancel)
+
         with self._metrics.track() as update:
-            yield from self._run(lambda engine: map(with_notes, engine.ask(request, cancel)), cancel)
+            yield from self._run(lambda engine: map(with_notes, answers(engine)), cancel)
 
     def search(self, request: Request) -> list[Hit]:
         validate(request)
@@ -182,3 +198,10 @@ class LocalBackend:
             runtime = self.loader.ready()
             self._calibration.of(runtime)  # the engine gets what was measured before
             yield from run_in_thread(lambda: generate(runtime.engine), cancel)
+
+
+def _answer_server(settings: Settings) -> AnswerServer | None:
+    key = os.environ.pop(ANSWER_SERVER_KEY, "")  # child processes would inherit it
+    if not settings.answer_server:
+        return None
+    return AnswerServer(settings.answer_server, settings.answer_server_model, key, settings.answer_server_context)

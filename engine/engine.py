@@ -10,12 +10,12 @@ from threading import Event
 from engine.cache.hit_stats import CacheStats
 from engine.errors import Cancelled
 from engine.fidelity import FidelityCurve
+from engine.generation import stream
 from engine.generation.draft import RecordingSampler, verify
 from engine.generation.evidence import Evidence
 from engine.generation.grounding import GroundingModel
 from engine.generation.preview import expected_kl_of, ratio_preview
 from engine.generation.rescoring import log_likelihoods, most_likely
-from engine.generation.stream import fill_prefill_fields, fill_prompt_fields, fill_quoted_answer, stream_answer
 from engine.kv.chunk_cache import ChunkCache
 from engine.model.kv_buffer import KVBuffer
 from engine.model.prompt_lookup import PromptLookup
@@ -158,7 +158,7 @@ class Engine:
         with self.passages.track_deletions(), ExitStack() as turn:
             stages = prepare_stages(self.finder, self.template, request, self.max_tokens, trace)
             prepared, speculative = self.speculator.run(stages, run_prefill, trace, turn, cancel)
-            fill_prompt_fields(answer, prepared, len(self.template.prefix_ids), self.max_tokens)
+            stream.fill_prompt_fields(answer, prepared, len(self.template.prefix_ids), self.max_tokens)
             yield answer
             if speculative is None or not speculative.accepted:
                 turn.enter_context(self.acquire(prepared, strategy, trace, cancel))
@@ -204,7 +204,8 @@ class Engine:
             with self.scheduler.decoding():
                 turn.close()  # the next request is prefilled while this answer is decoded
                 tokens = self._decode(prepared, buffer, sampled, sampler, cancel)
-                yield from stream_answer(answer, self.template, prepared, tokens, evidence, len(sampled))
+                texts = stream.generate_text(self.template, tokens)
+                yield from stream.stream_answer(answer, prepared, texts, evidence, len(sampled))
 
     def _draft(
         self,
@@ -238,7 +239,7 @@ class Engine:
                 draft.trace.first_token()
                 answer.draft = draft
                 tokens = self._decode(prepared, result.buffer, sampled, sampler, cancel)
-                for _ in stream_answer(draft, self.template, prepared, tokens, evidence):
+                for _ in stream.stream_answer(draft, prepared, stream.generate_text(self.template, tokens), evidence):
                     yield answer
                 return sampler.tokens
             finally:
@@ -294,7 +295,7 @@ class Engine:
         if self.grounding is None or not self.grounding.is_extractive or (found := evidence()) is None:
             return False
         score = None if answer.request.temperature else score_answers  # answers that vary are decoded
-        return fill_quoted_answer(answer, found, score, generate)
+        return stream.fill_quoted_answer(answer, found, score, generate)
 
     def _answer_sampler(
         self, request: Request, prepared: PreparedPrompt, evidence: Callable[[], Evidence | None]
@@ -305,7 +306,7 @@ class Engine:
         self, answer: Answer, prepared: PreparedPrompt, result: PrefillResult, strategy: Strategy
     ) -> None:
         num_prefix_tokens = len(self.template.prefix_ids)
-        fill_prefill_fields(answer, prepared, result, num_prefix_tokens)
+        stream.fill_prefill_fields(answer, prepared, result, num_prefix_tokens)
         answer.preview = ratio_preview(
             answer, prepared, result, num_prefix_tokens, strategy, self.cache.costs, self.fidelity
         )

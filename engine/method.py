@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, cast
 
+SERVER_METHOD = "server"  # no strategy: a model on another server answers, see `engine.answer_server`
+
 
 @dataclass(frozen=True, slots=True)
 class MethodParam:
@@ -63,8 +65,18 @@ class MethodInfo:
         }
 
 
+def local_methods(methods: Sequence[MethodInfo]) -> list[MethodInfo]:
+    """Return the methods that run on the models of this machine."""
+    return [method for method in methods if method.name != SERVER_METHOD]
+
+
+def server_note(methods: Sequence[MethodInfo]) -> str:
+    """Return which server answers and what it is sent; empty if there is none."""
+    return next((method.description for method in methods if method.name == SERVER_METHOD), "")
+
+
 def default_method(methods: Sequence[MethodInfo]) -> MethodInfo:
-    """Return the method of requests that choose none: the default, or else the first."""
+    """Return the method of requests that choose none: the first default, or else the first."""
     return next((method for method in methods if method.is_default), methods[0])
 
 

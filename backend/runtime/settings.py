@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AliasChoices, AliasGenerator, Field, TypeAdapter, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
@@ -126,6 +127,13 @@ class Settings(BaseSettings):
     """maximum tokens per chunk (the CacheClip paper: 1000)"""
     chunk_overlap: int = Field(50, ge=0)
     """maximum tokens shared by neighbouring chunks"""
+    answer_server: str = ""
+    """OpenAI-compatible API whose model answers by default, such as http://127.0.0.1:11434/v1 of Ollama; it is sent
+    each question and the passages found for it. Its key, if it needs one, is read from KVSCOPE_ANSWER_SERVER_KEY"""
+    answer_server_model: str = ""
+    """name of the model on that server"""
+    answer_server_context: int = Field(4096, ge=512, le=10_000_000)
+    """tokens that this model reads and writes for a question, at most"""
     web_pages: bool | None = None
     """let users add web pages from public addresses; default: if no other machine can connect, and without password"""
     watch: list[Path] = []
@@ -192,6 +200,22 @@ class Settings(BaseSettings):
     def _check_overlap(self) -> "Settings":
         if self.chunk_overlap >= self.chunk_size:
             raise ValueError(f"--chunk-overlap {self.chunk_overlap} must be below --chunk-size {self.chunk_size}")
+        return self
+
+    @field_validator("answer_server")
+    @classmethod
+    def _address(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if url and (parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment):
+            raise ValueError(f"{url!r} is no address such as http://127.0.0.1:11434/v1")
+        if parts.username or parts.password:
+            raise ValueError("leave the user and the password out of the address; set KVSCOPE_ANSWER_SERVER_KEY")
+        return url.rstrip("/")
+
+    @model_validator(mode="after")
+    def _check_answer_server(self) -> "Settings":
+        if bool(self.answer_server) != bool(self.answer_server_model):
+            raise ValueError("--answer-server and --answer-server-model need each other")
         return self
 
     @model_validator(mode="after")

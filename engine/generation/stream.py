@@ -27,6 +27,7 @@ class GeneratedText:
     text: str = ""
     tokens: list[int] = field(default_factory=list)
     is_repeating: bool = False  # stopped because a sentence came again, which was cut off
+    is_cut_off: bool = False  # stopped by the server that wrote it, at its limit of tokens
 
 
 def fill_prompt_fields(answer: Answer, prepared: PreparedPrompt, num_prefix_tokens: int, max_tokens: int) -> None:
@@ -83,13 +84,12 @@ def fill_prefill_fields(
 
 def stream_answer(
     answer: Answer,
-    prompt: PromptTemplate,
     prepared: PreparedPrompt,
-    tokens: Iterable[int],
+    texts: Iterable[GeneratedText],
     evidence: Callable[[], Evidence | None],
     num_sampled: int = 1,
 ) -> Iterator[Answer]:
-    """Yield the answer after each of its `tokens`, with the citations so far.
+    """Yield the answer after each of its growing `texts`, with the citations so far.
 
     An answer that repeats itself is replaced by the best quote, if there is evidence. The evidence is computed after
     the answer, if not before. The first `num_sampled` tokens were there before: they say nothing about the speed.
@@ -98,7 +98,7 @@ def stream_answer(
     generated = GeneratedText()
     start = time.perf_counter()
     with answer.trace.stage("decode"):
-        for generated in generate_text(prompt, tokens):
+        for generated in texts:
             answer.new_tokens = len(generated.tokens)
             num_decoded = answer.new_tokens - num_sampled
             if num_decoded > 0:
@@ -110,7 +110,7 @@ def stream_answer(
             answer.sources = _with_citations(answer.sources, stable.cited_ranks)
             yield answer
         else:
-            answer.truncated = len(generated.tokens) >= prepared.max_new_tokens
+            answer.truncated = generated.is_cut_off or len(generated.tokens) >= prepared.max_new_tokens
     answer.text, cited_ranks = cite(generated.text.strip(), prepared.texts, answer.request.question)
     answer.sources = _with_citations(answer.sources, cited_ranks)
     if (found := evidence()) is not None:
@@ -184,14 +184,19 @@ def generate_text(prompt: PromptTemplate, tokens: Iterable[int]) -> Iterator[Gen
     """Yield one growing text of an answer's tokens, until it contains a stop string or repeats itself."""
     generated = GeneratedText()
     detokenize = prompt.tokenizer.stream()
-    repetition = RepetitionDetector()
 
     def pieces() -> Iterator[str]:
         for token in tokens:
             generated.tokens.append(token)
             yield detokenize(token)
 
-    for piece in truncate_at(strip_citation_marks(pieces()), STOP_STRINGS):
+    yield from grow_text(generated, pieces())
+
+
+def grow_text(generated: GeneratedText, pieces: Iterable[str]) -> Iterator[GeneratedText]:
+    """Append the pieces of an answer, and yield the text after each, until a stop string or a repetition."""
+    repetition = RepetitionDetector()
+    for piece in truncate_at(strip_citation_marks(pieces), STOP_STRINGS):
         generated.text += piece
         if (offset := repetition.update(generated.text)) is not None:
             generated.text = generated.text[:offset]

@@ -216,3 +216,25 @@ def test_overrides_name_the_flag_or_variable_of_each_setting():
     environment = {"KVSCOPE_MODEL": "x", "kvscope_eviction_policy": "lru", "KVSCOPE_DATA": "y"}
     found = overrides(["--model=x", "--chunk-size", "5", "--no-sample-docs"], environment)
     assert found == {"model": "--model", "chunk_size": "--chunk-size", "eviction_policy": "KVSCOPE_EVICTION_POLICY"}
+
+
+@pytest.mark.parametrize(
+    "url, message",
+    [
+        ("localhost:11434", "is no address"),
+        ("file:///etc/passwd", "is no address"),
+        ("http://", "is no address"),
+        ("http://me:secret@box/v1", "leave the user and the password out"),
+        ("http://box/v1?key=1", "is no address"),
+    ],
+)
+def test_the_address_of_an_answer_server_is_checked(url, message):
+    with pytest.raises(BadSettings, match=message):
+        Settings(answer_server=url, answer_server_model="big")
+
+
+def test_an_answer_server_needs_a_model_and_a_model_needs_a_server():
+    for values in ({"answer_server": "http://box/v1"}, {"answer_server_model": "big"}):
+        with pytest.raises(BadSettings, match="need each other"):
+            Settings(**values)
+    assert Settings(answer_server="http://box/v1/", answer_server_model="big").answer_server == "http://box/v1"

@@ -350,7 +350,7 @@ def test_an_answer_made_of_quotes_does_not_wait_for_the_prefill(monkeypatch, sto
         answer.text = "At nine."
         return True
 
-    monkeypatch.setattr("engine.engine.fill_quoted_answer", quote)
+    monkeypatch.setattr("engine.generation.stream.fill_quoted_answer", quote)
     monkeypatch.setattr(GroundingModel, "evidence", lambda *arguments: object())
     engine, cancel = make_engine("ferry", "tern"), Event()
     engine.grounding = GroundingModel()

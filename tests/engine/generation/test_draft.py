@@ -226,7 +226,7 @@ def test_quotes_are_drafted_only_if_they_depend_on_the_kv(monkeypatch, reads_kv)
         answer.text = "At nine." if not reads_kv else f"At {log_likelihoods(['nine'])[0]:.9f}."
         return True
 
-    monkeypatch.setattr("engine.engine.fill_quoted_answer", quote)
+    monkeypatch.setattr("engine.generation.stream.fill_quoted_answer", quote)
     monkeypatch.setattr(GroundingModel, "evidence", lambda *arguments: object())
     engine = make_engine("ferry", "tern", "fares")
     engine.grounding = GroundingModel()

@@ -8,7 +8,7 @@ from gradio.components import Component
 
 from backend.interface.backend import Backend
 from engine.fidelity import TARGETS
-from engine.method import default_method
+from engine.method import SERVER_METHOD, default_method, local_methods
 from engine.request import ChatTurn, Request
 from store.errors import KVScopeError
 from store.types import COLLECTION
@@ -58,14 +58,14 @@ class Composer:
             self.message = gr.HTML(elem_id="ask-message", js_on_load=None)
             self.preview = gr.HTML(elem_id="preview", js_on_load="kvscopeAsk.connectAnswer(element, trigger);")
             with gr.Row(elem_id="settings", equal_height=False):
-                default = default_method(methods)
+                default, local = default_method(methods), default_method(local_methods(methods))
                 ratio = inputs.ratio_slider("ratio", _RATIO_INFO, default.has_ratio, _RATIO)
                 self.picker = DocumentPicker(backend, "where")
                 target = gr.Radio(
                     [(name.capitalize(), name) for name in TARGETS],
                     label="Target",
                     info=_TARGET_INFO,
-                    visible=inputs.visibility(default.has_ratio),
+                    visible=inputs.visibility(default == local and local.has_ratio),
                     min_width=120,
                     elem_id="target",
                 )
@@ -84,7 +84,8 @@ class Composer:
                     max_new_tokens = gr.Slider(
                         16, 1024, _DEFAULTS.max_new_tokens, step=16, label=_LENGTH, info=_LENGTH_INFO, **look
                     )
-                    draft = gr.Checkbox(True, label=_DRAFT, info=_DRAFT_INFO, elem_id="draft")
+                    is_shown = inputs.visibility(default == local)
+                    draft = gr.Checkbox(True, label=_DRAFT, info=_DRAFT_INFO, visible=is_shown, elem_id="draft")
                     self.options = MethodOptions(methods, default.name)
 
         def change_method(name: str) -> Update:
@@ -92,11 +93,12 @@ class Composer:
             return {
                 method: gr.update(info=selected.description),
                 ratio: gr.update(visible=inputs.visibility(selected.has_ratio)),
-                target: gr.Radio(visible=inputs.visibility(name == default.name)),
+                target: gr.Radio(visible=inputs.visibility(name == local.name)),
+                draft: gr.Checkbox(visible=inputs.visibility(name != SERVER_METHOD)),
                 **self.options.show(name),
             }
 
-        method.change(change_method, method, [method, ratio, target, *self.options.components()], **INSTANT)
+        method.change(change_method, method, [method, ratio, target, draft, *self.options.components()], **INSTANT)
         target.input(self._meet_target, target, [ratio, target], **INSTANT)
         ratio.input(lambda: gr.Radio(value=None, info=_TARGET_INFO), None, target, **INSTANT)
         documents = self.picker.documents

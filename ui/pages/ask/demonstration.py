@@ -16,7 +16,7 @@ from assets import ASSETS
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from engine.analysis.comparison import CompareRequest, Comparison
-from engine.method import default_method
+from engine.method import default_method, local_methods
 from ui.components.differences import has_same_words
 from ui.events import INSTANT, RUN_MODEL, SessionTasks, Update, session_of
 from ui.format import count, duration, percent
@@ -182,7 +182,7 @@ class DemonstrationPanel:
         running: Update = {self._live: gr.Button(visible=False), self._stop: gr.Button(visible=True)}
         ended: Update = {self._live: gr.Button(visible=True), self._stop: gr.Button(visible=False)}
         try:
-            method = default_method(self._backend.methods()).label
+            method = default_method(local_methods(self._backend.methods())).label
             waiting = replace(shown, lanes=(Lane(), Lane()), method=method, source="", document="", marked=())
             yield {self._html: render(waiting, progress_line("Waiting for the model")), **running}
             while (status := self._backend.status()).adding_samples or not (status.ready or status.failed):
@@ -210,7 +210,7 @@ class DemonstrationPanel:
 
 def demonstration_request(backend: Backend, question: str, documents: tuple[str, ...], repeats: int) -> CompareRequest:
     """Return the comparison that is shown: full prefill and the default method, over documents given by their ids."""
-    method = default_method(backend.methods()).name
+    method = default_method(local_methods(backend.methods())).name
     return CompareRequest(question, (method,), (RATIO,), passages=PASSAGES, repeats=repeats, documents=documents)
 
 

@@ -12,6 +12,7 @@ import gradio as gr
 
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
+from engine.method import server_note
 from engine.request import Answer, RatioPreview, Request
 from ui.components.sample_questions import SampleQuestions, SummaryQuestions
 from ui.components.uploads import Uploads
@@ -28,6 +29,7 @@ from ui.pages.ask.results import NO_METRICS, Results, render_error, render_previ
 from ui.pages.lab.page import Lab
 
 _TAGLINE = "Ask questions about your documents, on this machine. Read once, reused for every question."
+_SERVED = "Ask questions about your documents."
 _LEGEND = {
     tag("span", "Abc", class_="kv-plain"): "Reused: the keys and values (KV) of this text come from the cache.",
     tag("mark", "Abc", class_="kv-fresh"): "Recomputed for this question, because the method selected it.",
@@ -70,7 +72,9 @@ class Ask:
         with gr.Row(elem_id="ask-page", equal_height=False):
             with gr.Column(elem_id="main", min_width=0):
                 self.chat_bar = gr.HTML(elem_id="chatbar", js_on_load="kvscopeChats.connect(element, trigger);")
-                tagline = gr.HTML(tag("p", _TAGLINE, class_="kv-tagline"), elem_id="tagline", js_on_load=None)
+                server = server_note(self._backend.methods())
+                about = f"{_SERVED} {server}" if server else _TAGLINE
+                tagline = gr.HTML(tag("p", about, class_="kv-tagline"), elem_id="tagline", js_on_load=None)
                 thread = gr.HTML(elem_id="thread", js_on_load=_ANSWER_JS)
                 reply = gr.HTML(elem_id="reply", js_on_load=f"{_ANSWER_JS} kvscopeAsk.scrollToNew(element);")
                 self.feedback = FeedbackPanel(self._backend)

@@ -9,6 +9,7 @@ from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from engine.errors import ModelNotReady
 from engine.generation.citations import quoted_spans
+from engine.method import SERVER_METHOD
 from engine.request import Answer, MarkedPassage, RatioPreview, Source, TextSpan
 from ui.components.document_text import Span, highlight_quotes
 from ui.components.excerpt import (
@@ -48,12 +49,13 @@ def render_passages(answer: Answer, preview: RatioPreview | None = None, ratio: 
     quotes: list[list[Span]] = [[] for _ in answer.sources]
     for rank, start, end in quoted_spans(answer.text, [source.text for source in answer.sources]):
         quotes[rank - 1].append((start, end))
-    has_prefill = answer.trace.ttft_ms is not None and answer.state != "reading"  # quotes answer before it
+    is_local = answer.request.method != SERVER_METHOD  # the KV of another server cannot be seen
+    has_prefill = is_local and answer.trace.ttft_ms is not None and answer.state != "reading"  # quotes answer before it
     marked = preview.passages if preview else (None,) * len(answer.sources)
     cards = [_card(*each, has_prefill) for each in zip(answer.sources, quotes, marked, strict=True)]
     order = tag("small", "in the order in which the model reads them", title=_ORDER)
     title = tag("h3", f"Retrieved passages · {len(answer.sources)}", " ", order)
-    legend = _preview_legend(percent(ratio)) if preview else _legend(any(quotes))
+    legend = _preview_legend(percent(ratio)) if preview else _legend(any(quotes)) if is_local else None
     head = tag("div", title, legend, class_="kv-passages-head")
     return tag("section", head, tag("ol", *cards, class_="kv-passages"), aria_label="Retrieved passages")
 

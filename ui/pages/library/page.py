@@ -9,6 +9,7 @@ import gradio as gr
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from backend.interface.library import DocumentUsage, WatchedFolder
+from engine.method import server_note
 from ui.components.document_sidebar import DocumentSidebar
 from ui.components.uploads import FORMATS, Uploads
 from ui.events import INGEST_QUEUE, INSTANT, QUIET, Update
@@ -20,7 +21,7 @@ from ui.pages.library.table import View, filter_and_sort
 from ui.pages.search import Search
 
 _REFRESH_JS = "() => kvscopePress('#cache-buttons [data-act=refresh]', 4)"  # if the cache is the open part
-_INTRO = f"Any number of {FORMATS} files. They are processed on this machine and never leave it."
+_INTRO = f"Any number of {FORMATS} files. They are processed on this machine"
 MAX_ADDRESS_CHARS = 2000
 _ONE_LINE: dict[str, Any] = {"show_label": False, "container": False, "max_lines": 1}
 # Events that redraw the table run one at a time, so that each starts from the view the previous one returned and a
@@ -58,7 +59,9 @@ class Library:
         self.view = gr.State(View())
         self._asked = gr.Textbox(visible="hidden")  # the question about the selected documents, for the browser
         with gr.Column(elem_id="library-page"):
-            gr.HTML(join(tag("h2", "Add documents"), tag("p", _INTRO, class_="kv-muted")), js_on_load=None)
+            server = server_note(self._backend.methods())
+            intro = f"{_INTRO}. {server}" if server else f"{_INTRO} and never leave it."
+            gr.HTML(join(tag("h2", "Add documents"), tag("p", intro, class_="kv-muted")), js_on_load=None)
             self.uploads = Uploads(self._backend, height=132, name="library-")
             with gr.Row(elem_id="library-page-row", visible=self._backend.accepts_web_pages, equal_height=False):
                 self._address = gr.Textbox(

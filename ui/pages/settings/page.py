@@ -10,6 +10,7 @@ import gradio as gr
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from backend.interface.models import SettingsChange
+from engine.method import server_note
 from ui.components.tiers import POLICIES
 from ui.components.uploads import CONNECT_PROGRESS, render_progress
 from ui.events import INGEST_QUEUE, INSTANT, QUIET, SessionTasks, Update, coalesce, session_of
@@ -48,8 +49,9 @@ _FIDELITY = (
     "How close answers with reused keys and values stay to those of full prefill, on the loaded model: KL divergence "
     "of the predicted tokens, measured once with built-in questions while KVScope is idle. CacheClip adaptive uses it."
 )
-_PROMPT = "The instructions before the passages in every prompt (the shared prefix), computed once for all questions."
 _ABOUT = "KVScope sends no data to other machines; it only downloads models and web pages you ask for."
+_ABOUT_SERVED = "KVScope sends no other data to other machines; it only downloads models and web pages you ask for."
+_PROMPT = "The instructions before the passages in every prompt (the shared prefix), computed once for all questions."
 
 
 class Settings:
@@ -85,7 +87,8 @@ class Settings:
                 gr.HTML(render_prompt(self._models.system_prompt()), elem_id="prompt", js_on_load=None)
             with section("Appearance", "Saved in this browser only."):
                 gr.HTML(render_theme_buttons(), elem_id="themes", js_on_load="kvTheme.connect(element);")
-            with section("About", _ABOUT):
+            server = server_note(self._backend.methods())
+            with section("About", f"{server} {_ABOUT_SERVED}" if server else _ABOUT):
                 self._about = gr.HTML(elem_id="about", js_on_load=None)
             self.seen = gr.State(self._models.current())  # the settings that this session saw last
         self._inputs = (self.models.inputs, self.chunking.inputs, self.cache)

@@ -11,7 +11,7 @@ import gradio as gr
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from engine.analysis.comparison import CompareRequest, Comparison, Outcome
-from engine.method import default_method
+from engine.method import default_method, local_methods
 from ui.components.document_picker import QuestionInputs
 from ui.components.inputs import RunButtons
 from ui.components.sample_questions import SampleQuestions
@@ -47,7 +47,7 @@ class Compare:
     def __init__(self, backend: Backend, samples: Mapping[str, str]) -> None:
         self._backend = backend
         self._samples = dict(islice(samples.items(), 2))
-        methods = [method for method in backend.methods() if method.name != "full"]
+        methods = [method for method in local_methods(backend.methods()) if method.name != "full"]
         self._methods = {method.name: method.label for method in methods}
         self._usual = {default_method(methods).name, "direct"} & self._methods.keys()
         self._more = self._methods.keys() - self._usual

@@ -15,7 +15,7 @@ from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from engine.analysis.inspection import InspectedPassage, Inspection
 from engine.generation.citations import quoted_spans
-from engine.method import default_method
+from engine.method import default_method, local_methods
 from engine.request import Answer, Request, Source
 from ui.components import inputs
 from ui.components.document_picker import QuestionInputs
@@ -64,7 +64,7 @@ class Inspect:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._methods = {method.name: method for method in backend.methods()}
+        self._methods = {method.name: method for method in local_methods(backend.methods())}
         self.tasks = SessionTasks()
 
     def build(self, question_inputs: QuestionInputs, buttons: inputs.RunButtons) -> None:
