@@ -4,6 +4,7 @@ window.kvscopeChats = (() => {
   "use strict";
   const KEY = "kvscope-chat-";
   const HERE = "kvscope-here"; // id of the chat this tab shows; survives a reload
+  const QUESTION = "kvscope-question"; // what the question box has at a reload, such as after a restart of the server
   const CONFIRM_MS = 4000;
 
   let seen = {}; // id and JSON of this tab's chat, as last read or written
@@ -112,11 +113,16 @@ window.kvscopeChats = (() => {
     return { act, chat: act === "open" ? read(id) : null };
   };
 
+  window.addEventListener("pagehide", () => {
+    const box = document.querySelector("#question textarea");
+    if (box) attempt(() => sessionStorage.setItem(QUESTION, box.value));
+  });
+
   return {
     load: () => {
       const id = attempt(() => sessionStorage.getItem(HERE));
       seen = { id, text: text(id) };
-      return { chat: read(id), listing: listing() };
+      return { chat: read(id), listing: listing(), question: attempt(() => sessionStorage.getItem(QUESTION)) };
     },
 
     // Handles a message of the server: a chat to store or to delete, the chat this tab shows now, or a file to

@@ -198,13 +198,14 @@ def test_escape_and_closing_the_tab_stop_the_computation_and_the_question_stays(
     assert backend.cancelled == [True, True]
 
 
-def test_a_reload_while_an_answer_is_written_cancels_it_and_logs_no_error(visit, backend):
+def test_a_reload_while_an_answer_is_written_cancels_it_keeps_the_question_and_logs_no_error(visit, backend):
     backend.pause_after_words = 3
     tab = visit()
     tab.ask("How long?")
     expect(tab.page.locator("#reply .kv-text")).to_be_visible()
     tab.page.reload()
     expect(tab.page.locator("#tagline")).to_be_visible()
+    expect(tab.page.locator("#question textarea")).to_have_value("How long?")
     deadline = time.monotonic() + PATIENCE_MS / 1e3
     while not backend.cancelled and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -129,3 +129,58 @@ def test_no_page_has_a_serious_violation_and_text_has_enough_contrast(visit):
             if found := serious(tab.page, () if theme == "light" else ["color-contrast"]):  # themes differ in colours
                 violations[page, theme] = found
     assert not violations
+
+
+@pytest.mark.slow  # tests/engine has deletions at every moment
+def test_a_document_is_deleted_while_its_answer_is_written(visit, backend):
+    backend.stored_documents = [Document("e" * 64, "notes.md", 10, None, 8, time.time())]
+    backend.pause_after_words = 3
+    tab = visit()
+    tab.ask("How long?")
+    expect(tab.page.locator("#reply .kv-text")).to_be_visible()
+    tab.page.click("#document-list button[data-act=delete]")
+    tab.page.click("#document-list button[data-act=confirm]")
+    expect(tab.page.locator("#document-list")).to_contain_text("No documents yet")
+    backend.pause_after_words = 10_000
+    tab.finish()
+    expect(tab.page.locator("#reply .kv-text")).to_contain_text("code")
+    assert tab.errors == []
+
+
+@pytest.mark.slow
+def test_a_question_is_asked_read_cited_and_searched_by_keyboard_alone(visit, backend):
+    backend.stored_documents = [Document("e" * 64, "notes.md", 10, None, 8, time.time())]
+    tab = visit()
+    keys = tab.page.keyboard
+
+    def tab_to(selector, limit=80):
+        for _ in range(limit):
+            keys.press("Tab")
+            if tab.page.evaluate("selector => document.activeElement.matches(selector)", selector):
+                return
+        raise AssertionError(f"the Tab key does not reach {selector}")
+
+    tab_to("#question textarea")
+    keys.type("What is the maintenance code?")
+    keys.press("Enter")
+    tab.finish()
+    tab.page.evaluate("document.activeElement.blur()")
+    tab_to("#reply .kv-cite")
+    keys.press("Enter")
+    expect(tab.page.locator("#drawer aside")).to_be_focused()
+    keys.press("Escape")
+    expect(tab.page.locator("#reply .kv-cite").first).to_be_focused()
+    tab_to("#reply [data-act=expand]")
+    keys.press("Enter")
+    expect(tab.page.locator("#inspect-results")).to_be_visible()
+    tab.page.evaluate("document.activeElement.blur()")
+    tab_to("#tab-library-button")
+    keys.press("Enter")
+    expect(tab.page.locator("#library-list")).to_be_visible()
+    tab_to("#library-list button[data-act=rename]")
+    keys.press("Enter")
+    expect(tab.page.locator("#library-list input[type=text]")).to_be_focused()
+    keys.type("minutes.md")
+    keys.press("Enter")
+    expect(tab.page.locator("#document-list")).to_contain_text("minutes.md")
+    assert tab.errors == []

@@ -116,6 +116,7 @@ class Ask:
             self.replaces_last,
             self.carrier,
             self.chat_bar,
+            self.composer.question,
             self.results,
             self.composer.picker,
             self.tasks.is_busy,
