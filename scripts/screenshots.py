@@ -1,4 +1,7 @@
-"""Make the README pictures from the real app: `python -m scripts.screenshots` (needs chromium)."""
+"""Make the README pictures from the real app: `python -m scripts.screenshots` (needs chromium).
+
+With `--all FOLDER`, also pictures of each page on a phone, a tablet and a desktop, light and dark, in that folder.
+"""
 
 import shutil
 import signal
@@ -7,6 +10,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from argparse import ArgumentParser
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,8 +22,23 @@ from assets import ASSETS
 URL = "http://127.0.0.1:7899/"
 
 
+SCREENS = {"phone": (390, 844), "tablet": (820, 1180), "desktop": (1440, 900)}
+PAGES = {
+    "ask": ("Ask",),
+    "compare": ("Lab", "Speed and answers"),
+    "inspect": ("Lab", "Where it looks"),
+    "library": ("Library", "Documents"),
+    "search": ("Library", "Search"),
+    "cache": ("Library", "Cache details"),
+    "settings": ("Settings",),
+}
+
+
 def main() -> None:
     """Ask with two methods, inspect, and save the pictures."""
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("--all", type=Path, metavar="FOLDER", help="also save pictures of all pages there")
+    folder = parser.parse_args().all
     with app_and_browser() as (browser, _):
         page = browser.new_page(viewport={"width": 1440, "height": 1080})
         page.goto(URL)
@@ -34,6 +53,9 @@ def main() -> None:
         expect(page.locator("#inspect-results")).to_be_visible(timeout=120_000)
         page.wait_for_timeout(3000)
         page.screenshot(path=ASSETS / "inspect.png")
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            _all_pages(page, folder)
 
 
 @contextmanager
@@ -54,6 +76,21 @@ def app_and_browser() -> Iterator[tuple[Browser, Path]]:
         finally:
             app.send_signal(signal.SIGTERM)
             app.wait(20)
+
+
+def _all_pages(page: Page, folder: Path) -> None:
+    """Save each page of the app on each screen in each theme, with the chat of this page."""
+    for name, tabs in PAGES.items():
+        for label in tabs:
+            page.get_by_role("tab", name=label, exact=True).click()
+        page.wait_for_timeout(2000)
+        for screen, (width, height) in SCREENS.items():
+            page.set_viewport_size({"width": width, "height": height})
+            for theme in ("light", "dark"):
+                page.emulate_media(color_scheme=theme)
+                page.evaluate("scrollTo(0, 0)")
+                page.wait_for_timeout(500)
+                page.screenshot(path=folder / f"{name}-{screen}-{theme}.png")
 
 
 def wait_until_ready(page: Page) -> None:
