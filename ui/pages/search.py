@@ -22,7 +22,11 @@ from ui.pages.ask.composer import Composer
 MAX_HITS = 10
 _SEARCH: dict[str, Any] = {"concurrency_id": "search", "concurrency_limit": 2, "trigger_mode": "always_last", **QUIET}
 _BOX = "Search the passages…"
-_HINT = tag("p", "Passages appear while you type, by meaning and by words, without a model. Enter asks the question.", class_="kv-muted")
+_HINT = tag(
+    "p",
+    "Passages appear while you type, by meaning and by words, without a model. Enter asks the question.",
+    class_="kv-muted",
+)
 _NONE = tag("p", "No passage was found. Add documents, or search in others.", class_="kv-muted")
 _RESULTS_JS = "kvscopeAsk.connectAnswer(element, trigger); kvscopeAsk.showQuotes(element);"
 

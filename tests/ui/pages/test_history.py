@@ -76,6 +76,13 @@ def test_an_opened_chat_searches_where_its_last_question_did(page, backend):
     assert page.composer.picker.documents not in press(page, "new")
 
 
+def test_a_chat_whose_documents_are_gone_says_that_it_searches_everywhere(page):
+    gone = chat(replace(TURN, scope=("deleted",)))
+    sent = json.dumps({"listing": [ROW], "id": "c1", "problem": None})
+    assert "searches all documents" in page.history.refresh_bar(sent, gone, ME)[page.chat_bar]
+    assert "searches all documents" not in page.history.refresh_bar(sent, chat(TURN), ME)[page.chat_bar]
+
+
 def test_a_chat_changed_in_another_tab_continues_as_a_copy_with_a_warning(page):
     update = page.history.refresh_bar(json.dumps({"listing": [ROW], "id": "c9", "problem": "copied"}), chat(TURN), ME)
     assert update[page.chat].id == "c9" and update[page.chat].turns == chat(TURN).turns

@@ -24,11 +24,12 @@ _SAVE_JS = "(sent) => [JSON.stringify(kvscopeChats.handle(JSON.parse(sent || nul
 _MAX_TITLE_CHARS = 120
 _SEARCH = "Search in chats"  # the browser does it: only it has them
 _DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
-_STORAGE_PROBLEMS = {
+_PROBLEMS = {
     "full": "This browser's storage is full: this chat is not saved. Export it, or delete old chats in another tab; "
     "the next answer then saves the whole chat.",
     "off": "This browser's storage is switched off: this chat is not saved. Export it to keep it.",
     "copied": "Another tab has changed this chat. This version was saved as a copy.",
+    "gone": "The documents of this chat are no longer in the library: its next question searches all documents.",
 }
 _CHAT_FULL = (
     f"This chat has {MAX_TURNS} questions, the maximum: the next one replaces the oldest. "
@@ -80,7 +81,8 @@ class ChatHistory:
         """Show the chat and the question that the browser stored for this tab; a new chat if there is none."""
         stored = _read(sent)
         chat = Chat.from_saved(stored.get("chat"))
-        update = {**self._open(chat), self.bar: render_chat_bar(chat, parse_summaries(stored.get("listing")))}
+        bar = render_chat_bar(chat, parse_summaries(stored.get("listing")), self._problem(chat))
+        update = {**self._open(chat), self.bar: bar}
         question = stored.get("question")
         return {**update, self.question: question} if question and isinstance(question, str) else update
 
@@ -112,11 +114,17 @@ class ChatHistory:
         if chat_id != chat.id:
             update[self.chat] = chat = replace(chat, id=chat_id)
         summaries = parse_summaries(stored.get("listing"))
-        return {**update, self.bar: render_chat_bar(chat, summaries, str(stored.get("problem")))}
+        problem = str(stored.get("problem") or self._problem(chat))
+        return {**update, self.bar: render_chat_bar(chat, summaries, problem)}
 
     def save(self, chat: Chat, answered: str | None = None) -> Update:
         """Send the chat to the browser too; the question box is cleared if it still holds the question `answered`."""
         return {self.chat: chat, self.carrier: json.dumps({"chat": asdict(chat), "answered": answered})}
+
+    def _problem(self, chat: Chat) -> str:
+        """Return 'gone' if nothing is left of what the chat's last question searched in; else empty."""
+        scope = chat.visible_turns[-1].scope if chat.visible_turns else ()
+        return "gone" if scope and not self.picker.only_existing(scope) else ""
 
     def _open(self, chat: Chat) -> Update:
         update: Update = {self.chat: chat, self.replaces_last: False, **self.results.show_chat(chat)}
@@ -137,7 +145,7 @@ def parse_summaries(rows: Any) -> list[ChatSummary]:
 def render_chat_bar(chat: Chat, chats: Iterable[ChatSummary] | None, problem: str = "") -> Markup:
     """Return the bar with the browser's `chats`; None disables it, while an answer is generated in this chat.
 
-    Renaming and the confirmation of deleting happen in the browser. `problem` is a key of `_STORAGE_PROBLEMS` or none.
+    Renaming and the confirmation of deleting happen in the browser. `problem` is a key of `_PROBLEMS` or none.
     """
     name_input = tag(
         "input", type="text", name_="title", value=chat.name, maxlength=_MAX_TITLE_CHARS, aria_label="Name of this chat"
@@ -165,7 +173,7 @@ def render_chat_bar(chat: Chat, chats: Iterable[ChatSummary] | None, problem: st
         inert=chats is None,
     )
     is_full = chats is not None and len(chat.visible_turns) >= MAX_TURNS
-    warning = _STORAGE_PROBLEMS.get(problem) or (_CHAT_FULL if is_full else None)
+    warning = _PROBLEMS.get(problem) or (_CHAT_FULL if is_full else None)
     return join(bar, tag("p", warning, class_="kv-warning", role="alert") if warning else None)
 
 
