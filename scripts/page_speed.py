@@ -1,7 +1,7 @@
 """Measure the real app in a browser: `python -m scripts.page_speed` (needs requirements-dev.txt and chromium).
 
-Prints the page load time, the bytes that an inspection sends, and the time to redraw after moving the slider on Inspect
-and, for the preview under the last answer, on Ask.
+Prints the page load time with its requests and bytes, the bytes that an inspection sends, the time to redraw after
+moving the slider on Inspect and, for the preview under the last answer, on Ask, and the time that other controls take.
 """
 
 import statistics
@@ -25,6 +25,41 @@ MOVE = """async ([shown, ratio, value]) => {
     await new Promise(requestAnimationFrame);
     return performance.now() - began;
 }"""
+
+CLICK = """async ([clicked, shown]) => {
+    const state = () => {
+        const element = document.querySelector(shown);
+        return element?.checkVisibility() ? getComputedStyle(element).colorScheme + element.outerHTML : null;
+    };
+    const before = state();
+    const began = performance.now();
+    document.querySelector(clicked).click();
+    while (state() === before) {
+        if (performance.now() - began > 10_000) throw new Error(`${clicked} does not change ${shown}`);
+        await new Promise(requestAnimationFrame);
+    }
+    await new Promise(requestAnimationFrame);
+    return performance.now() - began;
+}"""
+CLICKS = 6
+INSPECT, DOCUMENTS, CACHE = ("Lab", "Where it looks"), ("Library", "Documents"), ("Library", "Cache details")
+CONTROLS: list[tuple[str, tuple[str, ...], list[str], str]] = [  # name, tabs, what is clicked in turns, what changes
+    ("tab Lab", ("Ask",), ["#tab-lab-button", "#tab-ask-button"], "#lab-page"),
+    ("tab Library", ("Ask",), ["#tab-library-button", "#tab-ask-button"], "#library-page"),
+    ("tab Settings", ("Ask",), ["#tab-settings-button", "#tab-ask-button"], "#settings-page"),
+    ("tab Speed and answers", INSPECT, ["#tab-compare-button", "#tab-inspect-button"], "#compare-page"),
+    ("passage", INSPECT, [f"#inspect-passage label:nth-of-type({n}) input" for n in (2, 1)], "#inspect-passages"),
+    ("citation", ("Ask",), ["#reply .kv-cite", "#drawer [data-close]"], "#drawer"),
+    ("sorting documents", DOCUMENTS, ["#library-list [data-act=sort][data-id=size]"], "#library-list"),
+    ("passages of a document", DOCUMENTS, ["#library-list [data-act=open]"], "#library-list"),
+    (
+        "passage of the cache",
+        CACHE,
+        [f"#cache-list {first}button" for first in ("", "li:has(button) ~ li ")],
+        "#cache-detail",
+    ),
+    ("theme", ("Settings",), [f"#themes [data-theme={name}]" for name in ("dark", "light")], "html"),
+]
 
 
 def main() -> None:
@@ -94,6 +129,15 @@ def _inspection(context: BrowserContext, folder: Path) -> None:
     expect(page.locator("#reply article")).to_have_attribute("aria-busy", "false", timeout=300_000)
     page.wait_for_timeout(3000)
     _move_slider(page, "Ask", "#preview", "#ratio")
+    for name, tabs, clicked, shown in CONTROLS:
+        for tab in tabs:
+            page.get_by_role("tab", name=tab, exact=True).click()
+        page.wait_for_timeout(1500)
+        times = []
+        for number in range(CLICKS):
+            times.append(page.evaluate(CLICK, [clicked[number % len(clicked)], shown]))
+            page.wait_for_timeout(800)
+        _print_times(name, times)
 
 
 def _set_passages(page: Page, slider: str) -> None:

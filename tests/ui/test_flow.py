@@ -22,6 +22,7 @@ from ui.components.method_options import extra_params
 from ui.events import MODEL_QUEUE, SessionTasks, coalesce
 from ui.layout import launch_options
 from ui.pages.ask.chat import Chat
+from ui.pages.ask.page import _time_left
 from ui.pages.ask.results import render_answer
 
 DEFAULTS = [param.default for method in METHODS for param in extra_params(method)]
@@ -315,6 +316,22 @@ def test_a_waiting_question_can_be_stopped(page, monkeypatch, status):
     page.tasks.stop(ME)
     assert len(list(updates)) > 0 and len(page.tasks) == 0
     assert [request.question for request in page._backend.requests] == (["why?"] if status.ready else [])
+
+
+@pytest.mark.parametrize(
+    ("seen", "text"),
+    [
+        ([], ""),
+        ([(10.0, 0.5)], ""),
+        ([(10.0, 0.5), (14.0, 0.5)], ""),
+        ([(10.0, 0.5), (14.0, 0.9)], " (about 1 s left)"),
+        ([(10.0, 0.0), (12.0, 0.1), (20.0, 0.2)], " (about 40 s left)"),
+        ([(0.0, 0.0), (60.0, 0.1)], " (about 9 min left)"),
+        ([(0.0, 0.2), (6.0, 1.0)], " (about 0 s left)"),
+    ],
+)
+def test_the_time_that_loading_still_takes_is_estimated_from_its_progress(seen, text):
+    assert _time_left(seen) == text
 
 
 def test_a_waiting_question_learns_that_loading_failed(page, monkeypatch):

@@ -2,10 +2,11 @@
 
 import json
 import tempfile
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 from threading import Event
+from time import monotonic
 from typing import Any
 
 import gradio as gr
@@ -254,14 +255,20 @@ class Ask:
             self.tasks.finish(session, cancel)
 
     def _loading_messages(self, cancel: Event) -> Iterator[str]:
-        """Yield what loads until a question can be answered; end at once if loading failed or `cancel` is set."""
+        """Yield what loads, and how long still, until a question can be answered.
+
+        End at once if loading failed or `cancel` is set.
+        """
+        seen: list[tuple[float, float]] = []  # times, and the progress then
         while not cancel.is_set():
             status = self._backend.status()
             is_empty = status.adding_samples and not self._backend.documents()
             if status.failed or (status.ready and not is_empty):
                 return
             message = "adding the sample documents" if status.ready else status.message
-            yield f"Your question is next. First: {message}"
+            if status.progress is not None:
+                seen.append((monotonic(), status.progress))
+            yield f"Your question is next. First: {message}{_time_left(seen)}"
             cancel.wait(LOADING_POLL_S)
 
     def show_preview(self, answer: Answer | None, line: str, request: gr.Request, *settings: Any) -> Update:
@@ -325,6 +332,17 @@ class Ask:
         answered.then(**self._preview_event)  # settings may have been changed meanwhile
         sent = [self.carrier, box.question]
         self.history.then_store(answered.then(None, sent, box.question, js=_CLEAR_BOX_JS, **INSTANT))
+
+
+def _time_left(seen: Sequence[tuple[float, float]]) -> str:
+    """Return how long loading will take, from times in seconds and the progress then; empty if that is unknown."""
+    if not seen:
+        return ""
+    (start, first), (now, progress) = seen[0], seen[-1]
+    if progress <= first:
+        return ""
+    left_s = (now - start) * (1 - progress) / (progress - first)
+    return f" (about {left_s:.0f} s left)" if left_s < 100 else f" (about {left_s / 60:.0f} min left)"
 
 
 def _milestone(answer: Answer) -> Hashable:
