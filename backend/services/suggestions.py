@@ -32,6 +32,7 @@ GENERIC = re.compile(  # headings that say nothing about what follows
     re.I,
 )
 ABOUT = re.compile(r"^about ", re.I)
+SMALL_WORD = re.compile(r"^(?:The|An?|Our|Your|What|How|Who|Why|When|Where|Which)\b")  # at the start of a heading
 WORD = re.compile(r"[^\W\d_]{3,}")
 SENTENCE_END = re.compile(r"[.!?]\s")
 MARKUP = set("<>[]{}|\\^")
@@ -62,7 +63,7 @@ def suggest_questions(name: str, texts: Sequence[str]) -> list[str]:
             if line.is_start and _is_question(line.text):
                 asked.append(line.text)
             elif line.level and _is_topic(line.text) and line.text.casefold() not in titles:
-                topic = ABOUT.sub("", line.text)
+                topic = SMALL_WORD.sub(lambda word: word[0].lower(), ABOUT.sub("", line.text))
                 about.append(f"What does {label} say about {topic}?")
     questions: dict[str, str] = {}
     for question in [*asked, *about]:

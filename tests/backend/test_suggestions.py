@@ -54,6 +54,8 @@ def test_questions_of_the_sample_documents():
     assert len(questions) == MAX_QUESTIONS
     questions = suggest_questions("Harbour Line.md", [handbook.read_text()])
     assert questions[0] == "What does Harbour Line.md say about the company?"
+    report = "Report\n\n## 1. What passengers told us\n\nThe crews received the best marks."
+    assert suggest_questions("a.md", [report]) == ["What does a.md say about what passengers told us?"]
 
 
 @pytest.mark.parametrize(
