@@ -79,11 +79,11 @@ def _lines(passage: str) -> list[_Line]:
 
 
 def _line(raw: str, is_start: bool) -> _Line:
-    raw = " ".join(raw[: 2 * MAX_LINE_CHARS].split())
     if len(raw) > MAX_LINE_CHARS:
         return _Line("")
     heading = HEADING.match(raw)
-    text = visible(heading[2].rstrip(HEADING_END) if heading else raw).strip("*_` ")
+    text = heading[2].rstrip(HEADING_END) if heading else raw
+    text = visible(" ".join(text.split())).strip("*_` ")
     marker, caption = MARKER.match(text), None if heading else CAPTION.match(text)
     prefix = caption or marker
     text = text[prefix.end() :] if prefix else text
@@ -99,5 +99,5 @@ def _is_question(text: str) -> bool:
 
 def _is_topic(title: str) -> bool:
     has_words = len(title.split()) in NUMBER_OF_WORDS and len(title) <= MAX_TITLE_CHARS and bool(WORD.search(title))
-    is_plain = title[0].isalnum() and "?" not in title and not MARKUP & set(title)
+    is_plain = title[:1].isalnum() and "?" not in title and not MARKUP & set(title)
     return has_words and is_plain and not GENERIC.fullmatch(title)

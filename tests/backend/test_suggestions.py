@@ -68,6 +68,8 @@ def test_questions_of_the_sample_documents():
         "# Page 12 of 80",
         "# 12.3",
         "# 3 - 4",
+        "# ##",
+        "    # of lines in a program",
         "# my report",  # the document's name
         "# Notice",  # one word
         "# One two three four five six seven eight nine",

@@ -178,9 +178,8 @@ def _filters(documents: Sequence[DocumentUsage], view: View) -> Markup:
         )
         for name, size in collection_sizes(each.document for each in documents).items()
     ]
-    if collections:
-        collections.insert(0, tag("span", "Collections"))
-    return tag("div", *choices, *collections, class_="kv-filters")
+    named = tag("div", tag("span", "Collections"), *collections) if collections else None
+    return tag("div", *choices, named, class_="kv-filters")
 
 
 def _choice(act: str, label: str, options: Mapping[str, str], value: str) -> Markup:
