@@ -219,9 +219,9 @@ class DocumentLibrary:
         with self._lock:
             return self._catalog.documents()
 
-    def chunks(self, document_id: str) -> list[Chunk]:
+    def chunks(self, document_id: str, limit: int = -1) -> list[Chunk]:
         with self._lock:
-            return self._catalog.chunks(document_id)
+            return self._catalog.chunks(document_id, limit)
 
     def chunks_by_id(self, ids: Sequence[str]) -> dict[str, Chunk]:
         with self._lock:

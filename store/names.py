@@ -16,7 +16,7 @@ def clean_name(name: str) -> str:
 
     Bidi overrides are removed because they can show `exe.pdf` for `fdp.exe`. A shortened name keeps its extension.
     """
-    clean = _visible(re.split(r"[/\\]", name)[-1])
+    clean = visible(re.split(r"[/\\]", name)[-1])
     if not clean.strip(". "):
         return "document"
     if len(clean) <= MAX_LENGTH:
@@ -27,7 +27,7 @@ def clean_name(name: str) -> str:
 
 def clean_label(label: str) -> str:
     """Return a label's visible characters on one line, at most 60 of them; empty if there are none."""
-    return _visible(label)[:MAX_LABEL_LENGTH].rstrip()
+    return visible(label)[:MAX_LABEL_LENGTH].rstrip()
 
 
 def unique_name(name: str, existing: set[str]) -> str:
@@ -45,6 +45,7 @@ def split_suffix(name: str) -> tuple[str, str]:
     return stem, f".{suffix}"
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
+    """Return a text on one line without control characters, bidi controls and other invisible ones."""
     printable = "".join(letter for letter in text if unicodedata.category(letter) not in UNPRINTABLE)
     return " ".join(INVISIBLE.sub("", printable).split())

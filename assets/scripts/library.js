@@ -1,5 +1,6 @@
-// The Library page: clicks on the table's buttons and checkboxes become events. After a redraw, the focus returns to
-// the element that had it, or moves to the one with data-focus. Enter submits a name being edited, Escape discards it.
+// The Library page: clicks on the table's buttons and checkboxes, and changes of its filters, become events. After a
+// redraw, the focus returns to the element that had it, or moves to the one with data-focus. Enter submits a name being
+// edited, Escape discards it.
 window.kvLibrary = (() => {
   "use strict";
 
@@ -20,6 +21,7 @@ window.kvLibrary = (() => {
     });
     element.addEventListener("change", (event) => {
       if (event.target.matches("input[type=checkbox]")) send(event.target, { on: event.target.checked });
+      if (event.target.matches("select")) send(event.target, { id: event.target.value });
     });
     element.addEventListener("keydown", (event) => {
       if (!event.target.matches("input[type=text]")) return;
@@ -36,8 +38,11 @@ window.kvLibrary = (() => {
         if (focused.matches("input[type=text]")) focused.select();
       }
       lastSelector = null;
-      // A checkbox that was clicked no longer follows its attribute.
+      // A checkbox that was clicked no longer follows its attribute, nor does a changed select.
       for (const box of element.querySelectorAll("input[type=checkbox]")) box.checked = box.hasAttribute("checked");
+      for (const select of element.querySelectorAll("select")) {
+        select.value = select.querySelector("[selected]")?.value ?? "";
+      }
       for (const mark of element.querySelectorAll(".kv-excerpt mark")) {
         const box = mark.closest(".kv-excerpt");
         box.scrollTop += mark.getBoundingClientRect().top - box.getBoundingClientRect().top - 48;

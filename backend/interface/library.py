@@ -60,6 +60,12 @@ class LibraryService(Protocol):
     def passages(self, document_id: str, start: int, count: int) -> list[Passage]:
         """Return at most `count` passages from index `start`, in reading order."""
 
+    def suggested_questions(self, document_ids: Sequence[str], limit: int) -> list[str]:
+        """Return at most `limit` questions that the texts of documents suggest, from each document in turn.
+
+        Empty until the library is open.
+        """
+
     def bytes_freed_by_delete(self, document_ids: Sequence[str]) -> int:
         """Return the bytes of KV in all tiers that deleting these documents would free."""
 

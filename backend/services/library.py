@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from threading import Event
 from time import monotonic, sleep
@@ -17,6 +18,7 @@ from backend.runtime.ingest_queue import IngestQueue, TimeLimit
 from backend.runtime.loader import Runtime, RuntimeLoader
 from backend.runtime.tasks import MAX_WAIT_S, TaskRegistry
 from backend.services.cache import ChunkOwners, DocumentKeys
+from backend.services.suggestions import MAX_PASSAGES, suggest_questions
 from engine.cache.admin import chunk_bytes
 from engine.errors import Cancelled, LoadingFailed, ModelNotReady
 from store.errors import KVScopeError
@@ -38,6 +40,7 @@ class LocalLibraryService:
     tasks: TaskRegistry
     chunk_owners: ChunkOwners
     _queue: IngestQueue = field(default_factory=IngestQueue)
+    _suggested: dict[Document, list[str]] = field(default_factory=dict)  # questions of the last documents asked for
     _adding: dict[int, list[IngestProgress]] = field(default_factory=dict)  # by the list's id
 
     def list_with_usage(self) -> list[DocumentUsage]:
@@ -61,6 +64,20 @@ class LocalLibraryService:
                 tier = tree.tiers[level].name if level < len(tree.tiers) else ""
                 passages.append(Passage(chunk, len(ids), tier))
         return passages
+
+    def suggested_questions(self, document_ids: Sequence[str], limit: int) -> list[str]:
+        by_document: dict[Document, list[str]] = {}
+        with suppress(ModelNotReady, LoadingFailed), self.loader.borrow() as runtime:
+            documents = {document.id: document for document in runtime.documents.documents()}
+            for document in (documents[each] for each in document_ids if each in documents):
+                known = self._suggested.get(document)
+                if known is None:
+                    chunks = runtime.documents.chunks(document.id, MAX_PASSAGES)
+                    known = suggest_questions(document.name, [chunk.text for chunk in chunks])
+                by_document[document] = known
+            self._suggested = by_document
+        in_turn = chain.from_iterable(zip_longest(*by_document.values()))
+        return list(islice(dict.fromkeys(filter(None, in_turn)), limit))
 
     def excerpt(self, chunk_id: str) -> Excerpt:
         with self.loader.borrow() as runtime:

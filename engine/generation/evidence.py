@@ -1,9 +1,8 @@
 """The evidence for an answer: the quotes that support it, how likely it is right, and answers made of quotes alone.
 
 A list, the steps of a procedure, a comparison, several questions in one and a summary are quoted from the passages: a
-small model leaves out items and mixes them up. Which words are quoted follows from the span scorer, from the words and
-embeddings that question and passage share, and from the blocks of the text (store.markdown); `QuestionKind` says what
-to quote.
+small model leaves out items and mixes them up. Which words are quoted follows from the span scorer, the words and
+embeddings that question and passage share, and the blocks of the text (store.markdown); `QuestionKind` says what.
 """
 
 import math
@@ -28,6 +27,7 @@ from engine.generation.ranking import (
     UnitRanker,
     score_quote,
 )
+from engine.generation.section import section_units
 from engine.generation.span_scorer import Span, SpanScorer
 from engine.generation.summary import summarize
 from engine.generation.table_questions import (
@@ -88,6 +88,7 @@ class Evidence:
         self.scores = scorer.score(prepared.standalone_question, prepared.texts, cancel)
         self._prepared = prepared
         self._ranker = UnitRanker(prepared, encoder)
+        self._section = section_units(prepared, self._ranker.units)
         parts = split_parts(prepared.original_question) if self.kind in COMPOSABLE_KINDS else []
         parts = parts if len(parts) > 1 else []
         self._parts = [self._ranker.rank(part, scorer.score(part, prepared.texts, cancel)) for part in parts]
@@ -99,8 +100,9 @@ class Evidence:
 
     def quoted_answer(self) -> list[Quote]:
         """Return the quotes that answer the question, in the order to show them; none if a model is to answer."""
-        if self._prepared.changes:
-            return [quote for change in self._prepared.changes for quote in change]
+        changes = [quote for change in self._prepared.changes for quote in change]
+        if changes or self._section:
+            return changes or self._quotes(self._section)
         if self.kind is QuestionKind.SUMMARY:
             return self._summary()
         if self.kind is QuestionKind.COMPARISON:
@@ -210,8 +212,8 @@ class Evidence:
     @cached_property
     def confidence(self) -> float:
         """How likely an answer made of the best quote is right; 0 if no passage has what the question expects."""
-        if self._prepared.changes:
-            return 1.0  # found by comparing all of two texts
+        if self._prepared.changes or self._section:
+            return 1.0  # found by comparing all of two texts, or by its heading
         expected = expected_content(self._prepared.original_question)
         has_form = expected is None or bool(self._parts) or any(map(expected.search, self._prepared.texts))
         if not has_form or not self._ranked:
@@ -358,8 +360,7 @@ class Evidence:
                 units = [units[0], counterpart]
             elif units and names_columns(self._prepared.standalone_question, self._row(units[0])):
                 units = units[:1]
-        quotes = self._quotes(units)
-        return sorted(quotes, key=lambda quote: (quote.document, quote.rank))
+        return sorted(self._quotes(units), key=lambda quote: (quote.document, quote.rank))
 
     def _counterpart(self, best: Unit) -> Unit | None:
         """Return the unit of another document that is most similar to the best one: two versions of a sentence."""

@@ -82,9 +82,9 @@ class Catalog:
             raise NoSuchDocument("This document is not in the library.")
         return _document(row)
 
-    def chunks(self, document_id: str) -> list[Chunk]:
-        """Return a complete document's chunks in reading order."""
-        rows = self._connection.execute(f"{CHUNK} AND document_id = ? ORDER BY number", (document_id,))
+    def chunks(self, document_id: str, limit: int = -1) -> list[Chunk]:
+        """Return a complete document's chunks in reading order: all, or the first `limit`."""
+        rows = self._connection.execute(f"{CHUNK} AND document_id = ? ORDER BY number LIMIT ?", (document_id, limit))
         return [Chunk(*row) for row in rows]
 
     def chunks_by_id(self, ids: Sequence[str]) -> dict[str, Chunk]:

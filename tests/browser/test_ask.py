@@ -333,6 +333,7 @@ def test_an_error_stays_on_the_page_and_loses_nothing(visit, backend):
 def test_keyboard_shortcuts_and_sample_questions_of_existing_documents(visit, backend):
     names = {"2": "two.txt", "3": "lease.pdf"}
     backend.stored_documents = [Document(each * 64, name, 10, None, 8, time.time()) for each, name in names.items()]
+    backend.library.suggested = {"3" * 64: ["Can I keep pets?", HOSTILE[1]]}
     tab = visit()
     first, second = SAMPLES
     expect(tab.page.get_by_role("button", name=first)).to_have_count(0)
@@ -347,9 +348,17 @@ def test_keyboard_shortcuts_and_sample_questions_of_existing_documents(visit, ba
     expect(tab.page.locator("#reply .kv-text")).to_contain_text("before noon")
     tab.finish()
     tab.page.click("#chatbar >> text=New chat")
-    tab.page.click("text=Summarize lease.pdf.")  # offered for the user's own document
-    expect(tab.page.locator("#reply .kv-text")).to_contain_text("before noon")
-    assert [request.question for request in backend.requests] == [second, "Summarize lease.pdf."]
+    offered = ["Summarize lease.pdf.", "Can I keep pets?", HOSTILE[1]]  # about the user's own document
+    expect(tab.page.locator("#welcome .kv-sample:visible")).to_have_text([*offered, second])
+    for question in ("Summarize lease.pdf.", HOSTILE[1]):
+        tab.page.locator("#welcome .kv-sample", has_text=question).click()
+        expect(tab.page.locator("#reply .kv-text")).to_contain_text("before noon")
+        tab.finish()
+        tab.page.click("#chatbar >> text=New chat")
+    assert [request.question for request in backend.requests] == [second, "Summarize lease.pdf.", HOSTILE[1]]
+    backend.stored_documents.clear()
+    expect(tab.page.locator("#welcome .kv-sample:visible")).to_have_count(0)  # the list is refreshed
+    assert tab.page.evaluate("window.harmed") is None and tab.errors == []
 
 
 def test_a_phone_scrolls_down_only_and_folds_the_documents_away(visit):

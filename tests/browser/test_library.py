@@ -1,6 +1,7 @@
 """The Library page in a real browser: adding, previewing, renaming, re-indexing and deleting documents."""
 
 import time
+from dataclasses import replace
 from functools import partial
 from threading import Event
 
@@ -115,7 +116,7 @@ def test_the_table_is_filtered_and_sorted_passages_are_paged_and_shown_in_contex
     expect(tab.page.locator(f"{LIST} .kv-chosen input")).to_be_focused()
     tab.page.keyboard.type(HOSTILE[1])
     tab.page.keyboard.press("Enter")
-    collection = tab.page.locator(f"{LIST} .kv-collections button")
+    collection = tab.page.locator(f"{LIST} .kv-filters button")
     expect(collection).to_have_text(f"{HOSTILE[1]} 1")
     collection.click()
     expect(names).to_have_text(["report 11.pdf"])
@@ -134,6 +135,32 @@ def test_the_table_is_filtered_and_sorted_passages_are_paged_and_shown_in_contex
     expect(tab.page.locator("#reply .kv-question")).to_have_text("Summarize report 11.pdf.")
     tab.finish()
     assert backend.requests[-1].documents == (backend.stored_documents[-1].id,)
+    assert tab.page.evaluate("window.harmed") is None and tab.errors == []
+
+
+def test_documents_are_filtered_by_type_and_date_and_selected_together(visit, backend):
+    backend.stored_documents = [*some(9), replace(some(1)[0], id="f" * 64, name="notes.md", added_at=time.time())]
+    tab = open_library(visit, viewport={"width": 390, "height": 844})
+    names = tab.page.locator(f"{LIST} .kv-name bdi")
+    kind, added = tab.page.get_by_label("File type"), tab.page.get_by_label("Date added")
+    kind.focus()
+    kind.select_option("PDF")
+    expect(names).to_have_count(9)
+    expect(kind).to_be_focused()
+    added.select_option("Last 24 hours")
+    expect(names).to_have_text(["report 0.pdf"])
+    expect(kind).to_have_value("PDF")
+    tab.page.evaluate("""() => {
+        const select = document.querySelector("#library-list select[data-act=age]");
+        select.add(new Option("<img src=x onerror='window.harmed = 1'>"));
+        select.value = select.options[4].value;
+        select.dispatchEvent(new Event("change", { bubbles: true }));
+    }""")
+    kind.select_option("All file types")
+    expect(names).to_have_text(["notes.md", "report 0.pdf"])
+    expect(added.locator("option")).to_have_count(4)  # the unknown one was refused
+    expect(added).to_have_value("day")
+    assert serious(tab.page) == [] and too_wide(tab.page, f"{LIST} *") == []
     assert tab.page.evaluate("window.harmed") is None and tab.errors == []
 
 

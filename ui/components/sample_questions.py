@@ -9,8 +9,8 @@ from backend.interface.backend import Backend
 from ui.events import Listeners, Update
 from ui.html import Markup, tag
 
-_MAX_SUMMARIES = 3
-_SUMMARIES = "About your documents:"
+_MAX_SUGGESTIONS = 3
+_ABOUT_DOCUMENTS = "About your documents:"
 
 
 class SampleQuestions:
@@ -48,8 +48,11 @@ class SampleQuestions:
         return {self._line: _line(line), **update}
 
 
-class SummaryQuestions:
-    """Buttons that ask for summaries of the newest documents, but for those with names in `without`."""
+class SuggestedQuestions:
+    """Buttons with questions about the newest documents, but for those with names in `without`.
+
+    The first asks for a summary of the newest one; the next ones come from the documents' texts, if these have any.
+    """
 
     def __init__(self, backend: Backend, without: Collection[str]) -> None:
         """Create the buttons inside the open Blocks."""
@@ -57,7 +60,7 @@ class SummaryQuestions:
         self._without = without
         self._line = gr.HTML(js_on_load=None)
         look: dict[str, Any] = {"size": "sm", "visible": False, "elem_classes": "kv-sample"}
-        self.buttons = [gr.Button("", **look) for _ in range(_MAX_SUMMARIES)]
+        self.buttons = [gr.Button("", **look) for _ in range(_MAX_SUGGESTIONS)]
 
     def follow(self, documents_changed: Listeners) -> None:
         """Update the questions whenever the documents change."""
@@ -65,11 +68,14 @@ class SummaryQuestions:
 
     def current(self) -> Update:
         """Return the buttons with the current questions."""
-        names = [document.name for document in self._backend.documents() if document.name not in self._without]
-        questions = [f"Summarize {name}." for name in names[:_MAX_SUMMARIES]]
-        texts = [*questions, *[""] * (_MAX_SUMMARIES - len(questions))]
+        documents = [each for each in self._backend.documents() if each.name not in self._without][:_MAX_SUGGESTIONS]
+        summaries = [f"Summarize {document.name}." for document in documents]
+        ids = [document.id for document in documents]
+        suggested = self._backend.library.suggested_questions(ids, _MAX_SUGGESTIONS - 1)
+        questions = [*summaries[:1], *suggested, *summaries[1:]][:_MAX_SUGGESTIONS]
+        texts = [*questions, *[""] * (_MAX_SUGGESTIONS - len(questions))]
         shown = [gr.Button(text, visible=bool(text)) for text in texts]
-        line = _line(_SUMMARIES if questions else "")
+        line = _line(_ABOUT_DOCUMENTS if questions else "")
         return {self._line: line, **dict(zip(self.buttons, shown, strict=True))}
 
 

@@ -394,3 +394,29 @@ def test_passages_without_anything_of_the_form_asked_for_do_not_answer():
     assert evidence(question, Scorer("office@port.example"), office).has_answer
     without = evidence(question, Scorer("Port Arden"), office.partition(" Write")[0])
     assert not without.has_answer and without.confidence == 0
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("What does the manual say about the Cleaning?", ["Clean the pump as follows:", "Switch it off.", "Rinse the"]),
+        ("What does guide.md say about termination and notice?", ["Two months.", "In writing."]),
+        ("What does lease.md say about Termination and notice?", ["Three months."]),
+        ("What does lease.md say about Rent by year?", ["| Year: 2025 | Rent: 940 |"]),
+    ],
+)
+def test_a_section_named_by_its_heading_is_quoted_from_the_named_document(question, expected):
+    lease = (
+        "## Termination and notice\n\nThree months.\n\n## Rent\n\nTable 3: Rent by year\n\n| Year: 2025 | Rent: 940 |"
+    )
+    guide = "## 4. Termination and notice\n\nTwo months. In writing."
+    found = evidence(question, Scorer(), MANUAL, lease, guide, documents=("manual", "lease.md", "guide.md"))
+    quotes = found.quoted_answer()
+    assert found.has_answer and found.confidence == 1.0
+    assert all(quote.text.startswith(text) for quote, text in zip(quotes, expected, strict=False))
+    assert len(quotes) >= len(expected) and not any(quote.text.startswith("#") for quote in quotes)
+
+
+def test_a_topic_that_is_no_heading_is_answered_by_other_rules():
+    assert evidence("What does the manual say about the warranty?", Scorer("two years"), MANUAL).quoted_answer() == []
+    assert evidence("What does the manual say about ?", Scorer("two years"), MANUAL).quoted_answer() == []

@@ -12,11 +12,15 @@ HOST_BYTES = 12_400_000  # KV of each document in memory; three times as much on
 
 
 class FakeLibrary:
-    """Passages repeat the backend's `texts`. Tests may set ids in `needs_rechunk`; `reindexed` are the ids so far."""
+    """Passages repeat the backend's `texts`. `reindexed` are the ids so far.
+
+    Tests may set ids in `needs_rechunk`, and questions in `suggested`, by the ids of their documents.
+    """
 
     def __init__(self, backend) -> None:
         self._backend = backend
         self.needs_rechunk: set[str] = set()
+        self.suggested: dict[str, list[str]] = {}
         self.reindexed: list[str] = []
         self.counting = False
 
@@ -31,6 +35,9 @@ class FakeLibrary:
         numbers = range(start, min(document.num_chunks, start + count))
         tiers = ("host", "disk", "")
         return [Passage(self._chunk(document, number), 97, tiers[number % 3]) for number in numbers]
+
+    def suggested_questions(self, document_ids: Sequence[str], limit: int) -> list[str]:
+        return [question for each in document_ids for question in self.suggested.get(each, ())][:limit]
 
     def excerpt(self, chunk_id: str) -> Excerpt:
         document_id, _, number = chunk_id.rpartition("-")

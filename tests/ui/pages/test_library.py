@@ -1,7 +1,9 @@
 """The Library page without a browser: order and filter, actions of the table, and what is never redrawn."""
 
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Event
 from types import SimpleNamespace
 
@@ -14,7 +16,8 @@ from store.types import PARSER_VERSION, Document
 from tests.support.fake_backend.backend import READY
 from tests.support.fake_backend.library import HOST_BYTES
 from tests.ui.conftest import ME
-from ui.pages.library.table import PAGE_SIZE, PASSAGES_PER_PAGE, View, filter_and_sort, render_table
+from ui.pages.library.table import PASSAGES_PER_PAGE, render_table
+from ui.pages.library.view import AGES, PAGE_SIZE, View, filter_and_sort
 
 YOU = SimpleNamespace(session_hash="you")
 NAMES = ("b.pdf", "A.txt", "c & d.md")
@@ -91,8 +94,54 @@ def test_a_heading_sorts_and_a_second_click_reverses(session, order, first):
 def test_the_filter_matches_every_word_in_any_case(session):
     update = session.show(session.page.filter(View(pending_delete=("x",)), "D C"))
     assert "c &amp; d.md" in session.html and "A.txt" not in session.html and session.view.pending_delete == ()
-    assert "No name contains" in session.page.filter(View(), "zebra")[session.page.table]
+    assert "No document matches" in session.page.filter(View(), "zebra")[session.page.table]
     assert session.page.summary in update
+
+
+def test_file_type_and_date_added_filter_the_table_and_what_is_selected_together(session):
+    old, new, _ = session.backend.stored_documents
+    session.backend.stored_documents += [
+        replace(old, id="4" * 64, name="new.PDF", added_at=time.time() - 8 * 86_400),
+        replace(new, id="5" * 64, name="notes", added_at=time.time()),
+    ]
+    session.click("type", "PDF")
+    assert ">b.pdf<" in session.html and ">new.PDF<" in session.html and session.html.count("<tbody") == 2
+    session.click("age", "month")
+    session.click("all", on=True)
+    assert session.view.selected == ("4" * 64,) and ">b.pdf<" not in session.html
+    session.click("age", "week")
+    assert "No document matches the filters." in session.html and "1 selected (not shown)" in session.html
+    session.click("type", "")
+    assert ">notes<" in session.html and ">new.PDF<" not in session.html
+    session.click("type", "Other")
+    session.backend.stored_documents.pop()
+    assert "No document matches" in session.show(session.page.refresh(session.view))[session.page.table]
+    session.click("age", "")
+    assert ">b.pdf<" in session.html  # the last document of the type was deleted
+
+
+def test_a_choice_of_file_types_lists_those_of_the_documents_if_there_are_several():
+    several = render_table(
+        [DocumentUsage(each, {}) for each in documents(("a.md", "b.DOCX", "c", "d.unknown"))], View()
+    )
+    assert re.findall(r'value="(\w*)"[^>]*>([^<]+)<', several) == [
+        ("", "All file types"),
+        ("Word", "Word"),
+        ("Markdown", "Markdown"),
+        ("Other", "Other"),
+        *((key, label) for key, (label, _) in AGES.items()),
+    ]
+    one = render_table([DocumentUsage(each, {}) for each in documents(("a.md", "b.markdown"))], View())
+    assert "All file types" not in one and "Added any time" in one
+
+
+@pytest.mark.parametrize(
+    "value", [None, "", "PDF\0", "<script>", "month ", "x" * 100_000, ["PDF"], {"a": 1}, 7, "name"]
+)
+def test_a_filter_that_the_page_does_not_offer_changes_nothing(session, value):
+    for action in ("type", "age"):
+        session.click(action, value)
+        assert (session.view.file_type, session.view.age) == ("", "") and session.html.count("<tbody") == 3
 
 
 def test_each_tier_has_its_own_kv_size_and_the_page_says_why_kv_is_large(session):

@@ -15,7 +15,7 @@ from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from engine.method import server_note
 from engine.request import Answer, RatioPreview, Request
-from ui.components.sample_questions import SampleQuestions, SummaryQuestions
+from ui.components.sample_questions import SampleQuestions, SuggestedQuestions
 from ui.components.uploads import Uploads
 from ui.events import INGEST_QUEUE, INSTANT, QUIET, RUN_MODEL, Listeners, SessionTasks, Update, coalesce, session_of
 from ui.format import short
@@ -83,7 +83,7 @@ class Ask:
                 self.composer = Composer(self._backend)
                 with gr.Column(elem_id="welcome") as welcome:
                     self.demonstration = DemonstrationPanel(self._backend, tuple(self._samples.values()))
-                    self._summaries = SummaryQuestions(self._backend, set(self._samples.values()))
+                    self._suggestions = SuggestedQuestions(self._backend, set(self._samples.values()))
                     self._sample_questions = SampleQuestions(self._backend, self._samples)
                     gr.HTML(_WELCOME, elem_id="welcome-legend", js_on_load=None)
             with gr.Column(elem_id="scope", min_width=0):
@@ -129,7 +129,7 @@ class Ask:
         self.history.connect(page_loaded)
         self.composer.follow(documents_changed)
         self._sample_questions.follow(documents_changed)
-        self._summaries.follow(documents_changed)
+        self._suggestions.follow(documents_changed)
         document_list.change(**self._preview_event)
 
     def link_to_lab(self, act: str, tabs: gr.Tabs, lab: Lab, part: str, run_button: str) -> None:
@@ -313,7 +313,7 @@ class Ask:
         acknowledged = [self.pending_question, box.message, reply, *box.buttons]
         acknowledge: dict[str, Any] = {"fn": self.acknowledge, "inputs": box.question, "outputs": acknowledged}
         self._then_respond(gr.on([box.buttons.run.click, box.question.submit], **acknowledge, **INSTANT))
-        for button in (*self._summaries.buttons, *self._sample_questions.buttons.values()):
+        for button in (*self._suggestions.buttons, *self._sample_questions.buttons.values()):
             filled = button.click(lambda text: text, button, box.question, **INSTANT)
             self._then_respond(filled.then(**acknowledge, **INSTANT))
         reply.edit(self.edit, self.chat, [box.question, self.replaces_last], js=_FOCUS_BOX_JS, **INSTANT)

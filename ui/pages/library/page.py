@@ -17,7 +17,7 @@ from ui.html import Markup, error_box, join, tag
 from ui.pages.ask.composer import Composer
 from ui.pages.cache.part import Cache
 from ui.pages.library import table
-from ui.pages.library.table import View, filter_and_sort
+from ui.pages.library.view import AGES, COLUMNS, FILE_TYPES, PAGE_SIZE, View, filter_and_sort
 from ui.pages.search import Search
 
 _REFRESH_JS = "() => kvscopePress('#cache-buttons [data-act=refresh]', 4)"  # if the cache is the open part
@@ -93,7 +93,8 @@ class Library:
         for event in (self._address.submit, add_page.click):
             event(self.add_page, self._address, added, **INGEST_QUEUE, **QUIET)
         self._filter.change(self.filter, [self.view, self._filter], [self.view, *drawn], **_SERIAL)
-        self.table.click(self.act, self.view, [self.view, self.error, document_list, *drawn], **_SERIAL)
+        acted = [self.view, self.error, document_list, *drawn]
+        self.table.click(self.act, self.view, acted, trigger_mode="multiple", **_SERIAL)  # "once" would drop some
         outputs = [self.view, document_list, *self.uploads.progress_outputs(), *drawn]
         self.table.submit(self.reindex, self.view, outputs, **INGEST_QUEUE, **QUIET)
 
@@ -119,7 +120,7 @@ class Library:
         return {self.poll: gr.Timer(active=False)} if view.renaming or is_naming else self._draw(view)
 
     def filter(self, view: View, words: str) -> Update:
-        view = replace(view, filter=words, limit=table.PAGE_SIZE, renaming="", pending_delete=())
+        view = replace(view, filter=words, limit=PAGE_SIZE, renaming="", pending_delete=())
         return {self.view: view, **self._draw(view)}
 
     def add_page(self, address: str | None, request: gr.Request) -> Iterator[Update]:
@@ -165,15 +166,19 @@ class Library:
             return replace(view, first=max(0, int(target)), in_context="")
         if action == "place":
             return replace(view, in_context="" if view.in_context == target else target)
-        if action == "sort" and target in table.COLUMNS:
+        if action == "sort" and target in COLUMNS:
             descending = not view.descending if target == view.order else target != "name"
             return replace(view, order=target, descending=descending)
         if action == "more":
-            return replace(view, limit=view.limit + table.PAGE_SIZE)
+            return replace(view, limit=view.limit + PAGE_SIZE)
         if action == "none":
             return replace(view, selected=(), pending_delete=(), naming=False)
         if action == "collection":
-            return replace(view, collection="" if view.collection == target else target, limit=table.PAGE_SIZE)
+            return replace(view, collection="" if view.collection == target else target, limit=PAGE_SIZE)
+        if action == "type" and target in ("", *FILE_TYPES):
+            return replace(view, file_type=target, limit=PAGE_SIZE, renaming="", pending_delete=())
+        if action == "age" and target in AGES:
+            return replace(view, age=target, limit=PAGE_SIZE, renaming="", pending_delete=())
         if action == "name":
             return replace(view, naming=True, renaming="", pending_delete=())
         if action == "join":
@@ -187,7 +192,7 @@ class Library:
             return replace(view, selected=())
         if action == "gone":
             gone = {document for folder in self._watched() for document in folder.gone}
-            return replace(view, selected=tuple(gone), filter="", collection="", pending_delete=())
+            return replace(view.unfiltered(), selected=tuple(gone), pending_delete=())
         if action in ("choose", "all"):
             listed = filter_and_sort(library.list_with_usage(), view)
             changed = {each.document.id for each in listed} if action == "all" else {target}
@@ -212,8 +217,8 @@ class Library:
         return replace(view, pending_delete=(), renaming="", naming=False)
 
     def _selected(self, view: View) -> tuple[str, ...]:
-        """Return the ids of all selected documents in table order, including those hidden by the filter."""
-        documents = filter_and_sort(self._backend.library.list_with_usage(), replace(view, filter="", collection=""))
+        """Return the ids of all selected documents in table order, including those hidden by the filters."""
+        documents = filter_and_sort(self._backend.library.list_with_usage(), view.unfiltered())
         return tuple(each.document.id for each in documents if each.document.id in view.selected)
 
     def _draw(self, view: View) -> Update:

@@ -1,8 +1,6 @@
 """HTML of the document table: one row per document, its actions and confirmations, and its passages."""
 
-from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence, Set
 
 from backend.interface.library import DocumentUsage, Passage, WatchedFolder
 from store.names import MAX_LABEL_LENGTH
@@ -12,23 +10,13 @@ from ui.components.excerpt import page_label, render_excerpt
 from ui.components.tiers import TIERS
 from ui.format import UNKNOWN, count, day, size
 from ui.html import Markup, button, icon, join, tag
+from ui.pages.library.view import AGES, CACHED, COLUMNS, PAGE_SIZE, View, existing_types, filter_and_sort
 
 PASSAGES_PER_PAGE = 20
-PAGE_SIZE = 50  # rows shown before "Show more"
 MAX_ERRORS = 5  # of a watched folder
-_CACHED = "Keys and values (KV) of its passages, which questions reuse: the size in each tier of the cache."
-_PASSAGES = "Parts of the text that are retrieved and cached individually (chunks)"
 _EXPORT = "All documents and settings in one file; `python app.py --import FILE` adds them to another library"
 _RATINGS = "Rated answers with questions and passages, as an evaluation file for `python -m bench quality`"
 _ASK = {1: "Summarize", 2: "Compare"}  # what can be asked about so many documents by one click
-COLUMNS: dict[str, tuple[str, str, Callable[[DocumentUsage], Any]]] = {  # key -> heading, tooltip, value to sort by
-    "name": ("Name", "Sort by name", lambda usage: usage.document.name.casefold()),
-    "size": ("Size", "File size", lambda usage: usage.document.size_bytes),
-    "pages": ("Pages", "Number of pages, if the format has pages", lambda usage: usage.document.num_pages or 0),
-    "passages": ("Passages", _PASSAGES, lambda usage: usage.document.num_chunks),
-    "computed": ("Cached", _CACHED, lambda usage: usage.kv_bytes),
-    "added": ("Added", "Date added", lambda usage: usage.document.added_at),
-}
 # Paths of icons.
 _CHEVRON = "M9 6l6 6-6 6"
 _PENCIL = "M4 20l1-4.2L16.2 4.6a1.7 1.7 0 0 1 2.4 0l.8.8a1.7 1.7 0 0 1 0 2.4L8.2 19z M14.5 6.5l3 3"
@@ -39,38 +27,6 @@ _ACTIONS = (  # act, verb, tooltip, icon
     ("reindex", "Re-index", "Re-index: chunk, embed and compute it again", _CIRCLE),
     ("delete", "Delete", "Delete", _BIN),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """What one session sees of the table; documents and passages are given by their ids."""
-
-    filter: str = ""
-    order: str = "added"
-    descending: bool = True
-    limit: int = PAGE_SIZE  # rows shown
-    open: str = ""  # the document whose passages are shown
-    first: int = 0  # number of the first passage shown
-    in_context: str = ""  # the passage that is shown in its surrounding text
-    renaming: str = ""  # the document whose name is being edited
-    pending_delete: tuple[str, ...] = ()  # the documents whose deletion has to be confirmed
-    freed_bytes: int = 0  # by their deletion
-    selected: tuple[str, ...] = ()
-    naming: bool = False  # whether a collection for the selected documents is being named
-    collection: str = ""  # whose documents alone are shown
-
-
-def filter_and_sort(documents: Sequence[DocumentUsage], view: View) -> list[DocumentUsage]:
-    """Return the view's documents, those with every word of the filter in their names, in its order."""
-    words = view.filter.casefold().split()
-    exists = any(view.collection in each.document.collections for each in documents)
-    matches = [
-        each
-        for each in documents
-        if all(word in each.document.name.casefold() for word in words)
-        and (not exists or view.collection in each.document.collections)
-    ]
-    return sorted(matches, key=COLUMNS[view.order][2], reverse=view.descending)
 
 
 def question_about(documents: Sequence[Document]) -> str:
@@ -133,9 +89,10 @@ def render_table(
         return tag("div", tag("p", tag("b", "No documents yet")), tag("p", hint), class_="kv-none")
     rows = filter_and_sort(documents, view)
     visible = rows[: view.limit]
-    bar = join(_collections(documents, view), _selection_bar(documents, view, {each.document.id for each in visible}))
+    bar = join(_filters(documents, view), _selection_bar(documents, view, {each.document.id for each in visible}))
     if not rows:
-        hint = join("No name contains ", tag("bdi", view.filter), ". Clear the filter to see all.")
+        named = join(" and has a name with ", tag("bdi", view.filter)) if view.filter.strip() else None
+        hint = join("No document matches the filters", named, ". Change a filter to see more.")
         return join(bar, tag("p", hint, class_="kv-none"))
     bodies = [_document_row(each, view, preview) for each in visible]
     remaining = len(rows) - view.limit
@@ -203,9 +160,14 @@ def _selection_bar(documents: Sequence[DocumentUsage], view: View, visible_ids: 
     )
 
 
-def _collections(documents: Sequence[DocumentUsage], view: View) -> Markup | None:
-    """Return a button for each collection, which shows its documents alone; None if there are no collections."""
-    buttons = [
+def _filters(documents: Sequence[DocumentUsage], view: View) -> Markup:
+    """Return a choice of the file type, if there are several, and of the date added, and a button per collection."""
+    types = existing_types(documents)
+    type_labels = {"": "All file types", **dict(zip(types, types, strict=True))}
+    choices = [_choice("age", "Date added", {age: label for age, (label, _) in AGES.items()}, view.age)]
+    if len(types) > 1:
+        choices.insert(0, _choice("type", "File type", type_labels, view.file_type))
+    collections = [
         button(
             "collection",
             name,
@@ -216,7 +178,14 @@ def _collections(documents: Sequence[DocumentUsage], view: View) -> Markup | Non
         )
         for name, size in collection_sizes(each.document for each in documents).items()
     ]
-    return tag("div", tag("span", "Collections"), *buttons, class_="kv-collections") if buttons else None
+    named = tag("div", tag("span", "Collections"), *collections) if collections else None
+    return tag("div", *choices, named, class_="kv-filters")
+
+
+def _choice(act: str, label: str, options: Mapping[str, str], value: str) -> Markup:
+    """Return a native select; `options` are labels by value."""
+    rows = (tag("option", text, value=key, selected=key == value) for key, text in options.items())
+    return tag("select", *rows, data_act=act, data_id="", aria_label=label)
 
 
 def _name_collection(documents: Sequence[DocumentUsage]) -> list[Markup]:
@@ -304,7 +273,7 @@ def _name(usage: DocumentUsage, view: View, is_open: bool) -> Markup:
 def _cached(usage: DocumentUsage) -> Markup:
     """Return the size of a document's cached KV, one line per tier."""
     if usage.bytes_by_tier is None:
-        return tag("span", "counting…", class_="kv-without", title=_CACHED)
+        return tag("span", "counting…", class_="kv-without", title=CACHED)
     by_tier = [
         tag("div", f"{size(usage.bytes_by_tier[tier])} ", tag("small", label.location))
         for tier, label in TIERS.items()
@@ -312,7 +281,7 @@ def _cached(usage: DocumentUsage) -> Markup:
     ]
     if not by_tier:
         return tag("span", "nothing", class_="kv-without", title="The first question computes what it needs.")
-    return tag("div", *by_tier, title=_CACHED)
+    return tag("div", *by_tier, title=CACHED)
 
 
 def _confirm_delete(what: object, documents: Sequence[DocumentUsage], view: View) -> Markup:
