@@ -1,6 +1,7 @@
 // Clicks and scrolling inside the Ask page's HTML components, which Gradio renders anew with every update.
 window.kvscopeAsk = (() => {
   "use strict";
+  let refreshPreview = () => {};
   let opener = null; // the citation, or the button of a passage, that was clicked last
   document.addEventListener("click", (event) => {
     opener = event.target.closest?.("[data-act=select]") ?? opener;
@@ -23,17 +24,26 @@ window.kvscopeAsk = (() => {
     return opener.isConnected ? opener : [...document.querySelectorAll(again)].find((button) => button.checkVisibility());
   };
 
+  // Turns clicks on an answer's buttons and citations into Gradio events with the clicked passage.
+  const connectAnswer = (element, trigger) => {
+    element.addEventListener("click", (event) => {
+      const button = event.target.closest("[data-act]");
+      if (!button) return;
+      const { act, id = "", rank = "", context = "" } = button.dataset;
+      if (act === "copy") copy(element, button);
+      else trigger(act, { id, rank, context });
+    });
+  };
+
   return {
-    // Turns clicks on an answer's buttons and citations into Gradio events with the clicked passage.
-    connectAnswer: (element, trigger) => {
-      element.addEventListener("click", (event) => {
-        const button = event.target.closest("[data-act]");
-        if (!button) return;
-        const { act, id = "", rank = "", context = "" } = button.dataset;
-        if (act === "copy") copy(element, button);
-        else trigger(act, { id, rank, context });
-      });
+    connectAnswer,
+
+    // The preview of another ratio, which is computed again when the documents change, if there is one.
+    connectPreview: (element, trigger) => {
+      connectAnswer(element, trigger);
+      refreshPreview = () => element.textContent.trim() && trigger("input");
     },
+    refreshPreview: () => refreshPreview(),
 
     // Turns clicks on the buttons of a rating, and Enter in its box, into Gradio events with the text of the box.
     connectFeedback: (element, trigger) => {

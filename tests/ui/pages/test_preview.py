@@ -201,8 +201,10 @@ def test_document_text_stays_text_in_a_preview(page, backend):
 def test_every_setting_and_a_changed_list_of_documents_refresh_the_preview(app):
     events = [fn for fn in app.blocks.fns.values() if fn.fn and fn.name == "show_preview"]
     triggers = {target for fn in events for target in fn.targets}
-    watched = [*app.ask.composer.inputs(), app.documents.document_list]
-    assert {(each._id, "change") for each in watched} <= triggers
+    watched = {(each._id, "change") for each in app.ask.composer.inputs()}
+    assert watched | {(app.ask.results.preview._id, "input")} <= triggers  # the browser sends the latter
+    refresh = [fn for fn in app.blocks.fns.values() if fn.js and "refreshPreview" in str(fn.js)]
+    assert [fn.targets for fn in refresh] == [[(app.documents.document_list._id, "change")]]
     assert not any(fn.queue for fn in events)
     assert not any((app.ask.results.answer._id, "change") in fn.targets for fn in app.blocks.fns.values())
 

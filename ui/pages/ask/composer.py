@@ -56,7 +56,7 @@ class Composer:
                 gr.HTML(_SETTINGS_TOGGLE, elem_id="settings-toggle", min_width=0, js_on_load=None)
                 self.buttons = inputs.run_buttons("Ask", "ask", "stop", **inputs.BESIDE_BOX)
             self.message = gr.HTML(elem_id="ask-message", js_on_load=None)
-            self.preview = gr.HTML(elem_id="preview", js_on_load="kvscopeAsk.connectAnswer(element, trigger);")
+            self.preview = gr.HTML(elem_id="preview", js_on_load="kvscopeAsk.connectPreview(element, trigger);")
             with gr.Row(elem_id="settings", equal_height=False):
                 default, local = default_method(methods), default_method(local_methods(methods))
                 ratio = inputs.ratio_slider("ratio", _RATIO_INFO, default.has_ratio, _RATIO)

@@ -130,7 +130,8 @@ class Ask:
         self.composer.follow(documents_changed)
         self._sample_questions.follow(documents_changed)
         self._suggestions.follow(documents_changed)
-        document_list.change(**self._preview_event)
+        self.results.preview.input(**self._preview_event)
+        document_list.change(None, None, None, js="() => kvscopeAsk.refreshPreview()", **INSTANT)
 
     def link_to_lab(self, act: str, tabs: gr.Tabs, lab: Lab, part: str, run_button: str) -> None:
         """Let the button `act` below the answer send the question to a part of the Lab and press `run_button` there.
