@@ -1,12 +1,13 @@
-// The language of the interface, chosen in this browser. English is the text of the page; for other languages, each text
-// is replaced by the one that the catalogue, assets/translations.json, has for it. Names, questions, answers and texts of
+// The language of the interface, chosen in this browser. The texts of the page are English; for another language, each
+// is replaced by what the catalogue, assets/translations.json, has for it. Names, questions, answers and texts of
 // documents are data: they are inside the elements of DATA and stay as they are, as does a text that is not found.
 (() => {
   "use strict";
   const KEY = "kvscope-language";
   const LANGUAGES = ["en", "de", "zh"];
-  const DATA =
-    "bdi, [translate=no], textarea, pre, code, script, style, .js-plotly-plot, [role=listbox], .token, .kv-sample";
+  const SELECT = "input[role=combobox][readonly]"; // its choices are texts of the interface, those of others are names
+  const NAMES = `.wrap:not(:has(${SELECT})) [role=listbox], .token`;
+  const DATA = `bdi, [translate=no], textarea, pre, code, script, style, .js-plotly-plot, .kv-sample, ${NAMES}`;
   const ATTRIBUTES = ["title", "placeholder", "aria-label", "alt"];
   const IN_STYLES = { "--kv-all-documents": "All documents", "--kv-drop-files": "Drop files here, or click to choose" };
   const MAX_CHARS = 1500; // of a text of the interface
@@ -99,7 +100,8 @@
 
   const translatePart = (text) => (/[A-Za-z]/.test(text.replace(QUANTITY, "")) ? (lookUp(text) ?? match(text)) : text);
   const translateSentence = (text) => lookUp(text) ?? translateParts(text, PARTS, translatePart) ?? match(text);
-  const translateWhole = (text) => lookUp(text) ?? translateParts(text, SENTENCES, translateSentence) ?? translateSentence(text);
+  const translateWhole = (text) =>
+    lookUp(text) ?? translateParts(text, SENTENCES, translateSentence) ?? translateSentence(text);
 
   // Part of a sentence around an element has its spaces in the key if the translation depends on them.
   const translate = (raw) => {
@@ -113,7 +115,7 @@
         translation = translateWhole(core);
         if (translation !== null) translation = text.replace(core, () => translation);
       }
-      if (translation !== null && raw.includes("\u00a0")) translation = translation.replace(/(\d) (?=[\p{L}%])/gu, "$1\u00a0");
+      if (raw.includes("\u00a0")) translation = translation?.replace(/(\d) (?=[\p{L}%])/gu, "$1\u00a0") ?? null;
       found.set(raw, translation);
     }
     return found.get(raw);
@@ -141,6 +143,22 @@
     element.setAttribute(name, translation);
   };
 
+  // What a dropdown shows as chosen; Gradio keeps its own copy. No record tells of it, so look once per frame.
+  let isWaiting = false;
+  const translateChosen = () => {
+    isWaiting = false;
+    for (const input of document.querySelectorAll(SELECT)) {
+      const translation = written.get(input)?.value === input.value ? null : translate(input.value);
+      if (translation === null) continue;
+      written.set(input, { ...written.get(input), value: translation });
+      input.value = translation;
+    }
+  };
+  const translateChosenSoon = () => {
+    if (!isWaiting) requestAnimationFrame(translateChosen);
+    isWaiting = true;
+  };
+
   // A text area has a placeholder of the interface around a text of the user.
   const isData = (element) => element.matches(DATA) && !element.matches("textarea");
   const isInData = (element) => element !== null && element.closest(DATA) !== null;
@@ -165,10 +183,12 @@
 
   const observe = (records) => {
     for (const { type, target, attributeName, addedNodes } of records) {
+      const owner = type === "attributes" && target.matches("textarea") ? target.parentElement : target;
       if (type === "childList") addedNodes.forEach((node) => node.isConnected && visit(node));
       else if (type === "characterData") visit(target);
-      else if (!isInData(target.matches("textarea") ? target.parentElement : target)) translateAttribute(target, attributeName);
+      else if (!isInData(owner)) translateAttribute(target, attributeName);
     }
+    translateChosenSoon();
   };
 
   const start = async () => {
@@ -177,11 +197,13 @@
     const entries = Object.entries(await response.json());
     const length = ([key]) => key.replace(/\{\*?\}/g, "").length;
     texts = new Map(entries.filter(([key]) => !key.includes("{*}")));
-    patterns = entries.filter(([key]) => key.includes("{*}")).sort((one, other) => length(other) - length(one)).map(toPattern);
+    const named = entries.filter(([key]) => key.includes("{*}"));
+    patterns = named.sort((one, other) => length(other) - length(one)).map(toPattern); // the most specific first
     for (const [name, text] of Object.entries(IN_STYLES)) {
       document.documentElement.style.setProperty(name, JSON.stringify(translate(text) ?? text));
     }
     visit(document.body);
+    translateChosenSoon();
     new MutationObserver(observe).observe(document.body, {
       subtree: true,
       childList: true,
