@@ -54,7 +54,13 @@ def test_the_interface_is_translated_but_no_text_of_a_user(visit, backend):
     expect(tab.page.locator("#passages .kv-passage")).to_have_text(["Library", "Ask"])
     expect(tab.page.locator("#chatbar summary bdi").first).to_have_text("Settings")
     expect(tab.page.locator("#history")).to_contain_text("Dieser Chat · 1\u00a0Antwort")
-    expect(tab.page.locator("#reply .kv-turn-metrics")).to_contain_text("Erstes Token nach")
+    expect(tab.page.locator("#waterfall figcaption")).to_contain_text("Erstes Token nach")
+
+    tab.page.get_by_role("button", name="Antworteinstellungen").click()
+    tab.page.click("#where input")
+    tab.page.locator("#where [role=option]", has_text="Library").click()
+    expect(tab.page.locator("#where .token")).to_have_text("Library")
+    expect(tab.page.locator("#whole")).to_contain_text("Das ganze Dokument verwenden")
     assert tab.errors == [] and tab.outside == []
 
 
