@@ -1,9 +1,14 @@
-"""Compresses the page, which has the description of every component; Gradio's modules are compressed already."""
+"""Compresses the page, which has the description of every component, and its translations.
+
+Gradio's modules are compressed already.
+"""
 
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-PATHS = {"/", "/theme.css"}
+from server.translations import LANGUAGES
+
+PATHS = {"/", "/theme.css", *(f"/translations/{language}.json" for language in LANGUAGES)}
 LEVEL = 5  # of 9; higher ones take longer than they save
 
 

@@ -40,6 +40,7 @@ from server.limits import LimitGuard, UploadLimits
 from server.mcp.tools import Tools
 from server.mcp.transports import PATH, HttpEndpoint
 from server.page_picture import page_route
+from server.translations import translations
 from server.upload_guard import UploadGuard
 from store.audit import NO_LOG, AuditLog
 
@@ -112,6 +113,7 @@ def app_kwargs(
         Route("/library.zip", export),
         Route("/ratings.jsonl", ratings),
         Route("/page.png", page_route(backend)),
+        Route("/translations/{language}.json", translations),
         Route(PATH, mcp, methods=["GET", "POST", "DELETE"]),
         Mount("/v1", _openai_api(backend, max_questions)),
     ]

@@ -180,7 +180,7 @@ def test_files_that_have_ended_are_one_summary_with_the_errors_which_can_be_dism
     failed, done = IngestProgress("a", "failed", 0, 0, "It is empty."), IngestProgress("b", "done", 1, 1)
     shown = render_progress([failed, done, done])
     assert "2 of 3\u00a0files ready" in shown and shown.count("<li") == shown.count('data-act="dismiss"') == 1
-    assert "<bdi>a</bdi>: It is empty." in shown
+    assert "<bdi>a</bdi>: <span>It is empty.</span>" in shown
     assert "3\u00a0files ready" in render_progress([done] * 3) and "kv-error" not in render_progress([done] * 3)
     running = render_progress([failed, IngestProgress("c", "prefilled", 3, 8)])
     assert "ready 3/8" in running and running.count("kv-complete") == 3 and "dismiss" not in running

@@ -127,10 +127,13 @@ def _document_row(document: Document, pending_delete: bool) -> Markup:
         return tag("li", question, buttons, class_="kv-confirm-delete")
     pages = None if document.num_pages is None else count(document.num_pages, "page")
     passages = count(document.num_chunks, "passage")
-    facts = (size(document.size_bytes), pages, passages, day(document.added_at), *document.collections)
+    facts = (size(document.size_bytes), pages, passages, day(document.added_at))
+    shown = [tag("span", fact) for fact in facts if fact] + [
+        tag("span", name, translate="no") for name in document.collections
+    ]
     label = {"title": "Delete", "aria_label": f"Delete {document.name}"}
     return tag(
         "li",
-        tag("div", name, tag("small", *(tag("span", fact) for fact in facts if fact)), class_="kv-facts"),
+        tag("div", name, tag("small", *shown), class_="kv-facts"),
         button("delete", document.id, "\u00d7", class_="kv-remove", **label),
     )

@@ -21,6 +21,7 @@ def render_excerpt(excerpt: Excerpt, quote: Span | None = None) -> Markup:
         " …" if excerpt.truncated_after else None,
         class_="kv-excerpt",
         dir="auto",
+        translate="no",
     )
 
 
@@ -62,7 +63,8 @@ def badge(label: str, tooltip: str, extra_class: str = "") -> Markup:
 
 def render_text(text: str, label: str) -> Markup:
     """Return a passage's text in a box that scrolls."""
-    return tag("div", text, class_="kv-passage", dir="auto", tabindex=0, role="region", aria_label=label)
+    content = tag("div", text, dir="auto", translate="no")
+    return tag("div", content, class_="kv-passage", tabindex=0, role="region", aria_label=label)
 
 
 def render_page(excerpt: Excerpt, quote: Span | None = None) -> Markup:

@@ -153,14 +153,20 @@ def _summary(ended: Sequence[IngestProgress], total: int) -> Markup:
         tag(
             "p",
             tag("bdi", file.name),
-            f": {file.message}",
+            ": ",
+            tag("span", file.message),
             class_="kv-error" if file.stage == "failed" else "kv-warning",
             dir="auto",
         )
         for file in ended
         if file.message
     )
-    head = tag("div", tag("span", text, title=", ".join(ready[:_MAX_NAMES]) or None), close, class_="kv-file-head")
+    head = tag(
+        "div",
+        tag("span", text, title=", ".join(ready[:_MAX_NAMES]) or None, data_names=True),
+        close,
+        class_="kv-file-head",
+    )
     return tag("li", head, *messages, class_="kv-file kv-files-ended")
 
 

@@ -115,7 +115,7 @@ def render(shown: Demonstration, progress: Markup | None = None) -> Markup:
         "section",
         tag("div", tag("h2", headline(shown)), play if shown.is_finished else None, class_="kv-demo-head"),
         tag("p", about, class_="kv-muted"),
-        tag("p", shown.question, class_="kv-demo-question"),
+        tag("p", shown.question, class_="kv-demo-question", translate="no"),
         tag("div", *(_render_lane(*each, longest, shown) for each in titled), class_="kv-demo-lanes"),
         badge,
         _render_passage(shown) if shown.marked else None,
@@ -138,7 +138,7 @@ def _render_lane(title: tuple[str, str], lane: Lane, longest_ms: float, shown: D
         tag("h3", name, tag("small", note)),
         tag("div", tag("i", style=f"width:{width:.1f}%"), class_="kv-demo-lane-bar", aria_hidden="true"),
         tag("p", tag("strong", time, class_="kv-clock"), tag("small", f" {what}"), class_="kv-demo-lane-time"),
-        tag("p", lane.answer, class_="kv-demo-lane-answer", dir="auto"),
+        tag("p", lane.answer, class_="kv-demo-lane-answer", dir="auto", translate="no"),
         tag("p", tokens, class_="kv-muted") if lane.ttft_ms is not None else None,
         class_="kv-demo-lane",
         data_ttft=lane.ttft_ms,
@@ -149,7 +149,9 @@ def _render_lane(title: tuple[str, str], lane: Lane, longest_ms: float, shown: D
 def _render_passage(shown: Demonstration) -> Markup:
     text = (tag("mark", piece) if is_recomputed else piece for piece, is_recomputed in shown.marked)
     caption = tag("summary", f"What was recomputed for this question, in the passage of {shown.document}")
-    return tag("details", caption, tag("p", *text, class_="kv-passage"), class_="kv-demo-passage", open=True)
+    return tag(
+        "details", caption, tag("p", *text, class_="kv-passage", translate="no"), class_="kv-demo-passage", open=True
+    )
 
 
 class DemonstrationPanel:

@@ -39,5 +39,6 @@ def _quote(answer: Answer, quote: Quote) -> Markup:
         data_context=quote.text[:_MIN_CONTEXT_CHARS],
         aria_label=f"Source {quote.rank}",
     )
-    where = tag("p", tag("bdi", f"{source.document}{page}"), " ", mark, class_="kv-quote-source")
-    return tag("blockquote", render_document_text(quote.text), where, class_="kv-quote", dir="auto")
+    where = tag("p", tag("bdi", source.document), tag("span", page), " ", mark, class_="kv-quote-source")
+    text = tag("div", render_document_text(quote.text), dir="auto", translate="no")
+    return tag("blockquote", text, where, class_="kv-quote", dir="auto")

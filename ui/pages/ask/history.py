@@ -162,7 +162,7 @@ def render_chat_bar(chat: Chat, chats: Iterable[ChatSummary] | None, problem: st
         button("json", None, "JSON", title="Download this chat as JSON"),
         button("delete", chat.id, "Delete", title="Delete this chat from this browser"),
     )
-    summary = tag("summary", tag("bdi", chat.name, class_="kv-clip"), title="All chats in this browser")
+    summary = tag("summary", _name(chat.name, bool(chat.title or chat.turns)), title="All chats in this browser")
     bar = tag(
         "nav",
         tag("details", summary, None if chats is None else _chat_list(chats, chat.id), class_="kv-chats"),
@@ -190,10 +190,15 @@ def _chat_list(chats: Iterable[ChatSummary], current_id: str) -> Markup:
 
 
 def _chat_item(chat: ChatSummary, is_current: bool) -> Markup:
-    name = tag("bdi", chat.title or "Untitled", class_="kv-clip")
+    name = _name(chat.title or "Untitled", bool(chat.title))
     pinned = "pinned, " if chat.pinned else ""
-    details = tag("small", f"{pinned}{count(chat.turns, 'question')}, {day(chat.at)}")
+    details = tag("small", tag("span", f"{pinned}{count(chat.turns, 'question')}"), ", ", tag("span", day(chat.at)))
     return tag("li", button("open", chat.id, name, details, aria_current="true" if is_current else None))
+
+
+def _name(name: str, is_given: bool) -> Markup:
+    """Return the name of a chat: `is_given` says whether it is the user's, which is never translated."""
+    return tag("bdi" if is_given else "span", name, class_="kv-clip")
 
 
 def _export(chat: Chat, kind: str) -> dict[str, str]:

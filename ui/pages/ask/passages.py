@@ -148,10 +148,12 @@ def build_source_panel(backend: Backend, tabs: gr.Tabs, *openers: gr.HTML) -> No
             location = tag("p", page_label(excerpt, quote), class_="kv-muted")
             has_pages = excerpt.chunk.page and backend.has_pages(excerpt.chunk.document_id)
             page = join(render_page(excerpt, quote), _AS_TEXT) if has_pages else None
-            return _panel(rank, excerpt.chunk.document_name, location, page, render_excerpt(excerpt, quote))
+            name = tag("bdi", excerpt.chunk.document_name, class_="kv-document")
+            return _panel(rank, name, location, page, render_excerpt(excerpt, quote))
         except Exception as error:  # noqa: BLE001  UI boundary: every error becomes a message, bugs are logged
             title = "Not available yet" if isinstance(error, ModelNotReady) else "No longer available"
-            return _panel(rank, title, tag("p", user_message(error), class_="kv-warning"))
+            warning = tag("p", user_message(error), class_="kv-warning")
+            return _panel(rank, tag("span", title, class_="kv-document"), warning)
 
     panel = gr.HTML(elem_id="drawer", js_on_load="kvscopeAsk.connectDrawer(element, trigger);")
     for left in (panel.clear, tabs.change):
@@ -160,7 +162,7 @@ def build_source_panel(backend: Backend, tabs: gr.Tabs, *openers: gr.HTML) -> No
         opener.select(show, None, panel, **INSTANT)
 
 
-def _panel(rank: str, title: str, *parts: Markup | None) -> Markup:
+def _panel(rank: str, title: Markup, *parts: Markup | None) -> Markup:
     close = tag("button", "\u00d7", type="button", data_close=True, aria_label="Close", title="Close (Esc)")
-    head = tag("header", tag("span", rank, class_="kv-rank"), tag("bdi", title, class_="kv-document"), close)
+    head = tag("header", tag("span", rank, class_="kv-rank"), title, close)
     return tag("aside", head, *parts, class_="kv-drawer", tabindex=-1, aria_label=f"Source {rank}")

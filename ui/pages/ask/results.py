@@ -239,12 +239,14 @@ def render_history(turns: Sequence[Turn]) -> Markup:
 
 
 def _article(question: str, *parts: Markup | None, class_: str = "kv-reply", aria_busy: str | None = None) -> Markup:
-    heading = tag("h2", question, class_="kv-question", dir="auto")
+    heading = tag("h2", question, class_="kv-question", dir="auto", translate="no")
     return tag("article", heading, *parts, class_=class_, aria_busy=aria_busy)
 
 
 def _text(text: str, sources: Iterable[Source | TurnSource] = (), class_: str = "kv-text") -> Markup | None:
-    return tag("div", link_citations(text, sources), class_=class_, dir="auto") if text else None
+    if not text:
+        return None
+    return tag("div", link_citations(text, sources), class_=class_, dir="auto", translate="no")
 
 
 def _text_or_draft(answer: Answer) -> Markup | None:

@@ -29,5 +29,5 @@ def render_verification(answer: Answer) -> Markup | None:
     if status != "changed":
         return line
     marked = mark_differences(answer.text, draft.text, "Answer")
-    draft_text = tag("p", marked, class_="kv-text kv-draft", dir="auto")
+    draft_text = tag("p", marked, class_="kv-text kv-draft", dir="auto", translate="no")
     return tag("div", line, tag("details", tag("summary", "Show the draft"), draft_text))

@@ -189,7 +189,7 @@ def _list_row(box: Box, is_first: bool) -> Markup:
     if box.passage is None:
         class_ = "kv-node-more" if box.is_merged else "kv-node-group"
         totals = f"{count(box.num_passages, 'passage')} · {size(box.total_bytes)}"
-        return tag("li", tag("bdi", box.label, class_="kv-clip"), tag("small", totals), class_=class_)
+        return tag("li", _label(box), tag("small", totals), class_=class_)
     node = box.passage.node
     tiers = ", ".join(TIERS[replica.tier].noun for replica in node.replicas)
     return tag(
@@ -198,7 +198,7 @@ def _list_row(box: Box, is_first: bool) -> Markup:
             "choose",
             node.key,
             swatch(TIERS[node.replicas[0].tier].colour),
-            tag("bdi", box.label, class_="kv-clip"),
+            _label(box),
             tag("b", "pinned") if node.pinned else None,
             tag("small", f"{size(box.own_bytes)} · {tiers}"),
             tabindex="0" if is_first else "-1",
@@ -207,12 +207,18 @@ def _list_row(box: Box, is_first: bool) -> Markup:
     )
 
 
+def _label(box: Box) -> Markup:
+    """Return the label of a box; one with the name of a document is never translated."""
+    is_plain = box.is_merged or (box.passage is not None and box.label == short_name(box.passage))
+    return tag("span" if is_plain else "bdi", box.label, class_="kv-clip")
+
+
 def _path(passage: CachedPassage, by_key: Mapping[str, CachedPassage]) -> Markup | None:
     """Return the passages before this one on its path, outermost first; None if there are none."""
     steps: list[Markup] = []
     while (parent := passage.node.parent) is not None:
         passage = by_key[parent]
-        steps.insert(0, tag("li", button("choose", parent, full_name(passage))))
+        steps.insert(0, tag("li", button("choose", parent, tag("bdi", full_name(passage)))))
     if not steps:
         return None
     title = tag("span", "Computed after", title=_PATH, class_="kv-term")

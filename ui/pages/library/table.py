@@ -320,5 +320,7 @@ def _card(passage: Passage, previous_end: int, excerpt: Excerpt | None) -> Marku
         return tag("li", header, body, class_="kv-chunk")
     overlap = max(0, previous_end - chunk.start)
     repeated = tag("span", chunk.text[:overlap], class_="kv-overlap", title="Repeated from the previous passage")
-    text = tag("div", repeated if overlap else None, chunk.text[overlap:], class_="kv-chunk-text", dir="auto")
+    text = tag(
+        "div", repeated if overlap else None, chunk.text[overlap:], class_="kv-chunk-text", dir="auto", translate="no"
+    )
     return tag("li", header, text, class_="kv-chunk")

@@ -48,6 +48,7 @@ _PROMPT = (
     "The keys and values of every passage were computed after this text (the shared prefix), and the bundled LoRA "
     "adapter was trained with it. Changing it would invalidate both, so it is fixed."
 )
+LANGUAGES = {"browser": "Browser's", "en": "English", "de": "Deutsch", "zh": "\u4e2d\u6587"}
 _LICENCE = (
     "KVScope, SmolLM2-135M-Instruct and all-MiniLM-L6-v2: Apache-2.0. Our trained adapter and heads: CC BY-SA 4.0."
 )
@@ -189,14 +190,22 @@ def _recommendation(curve: FidelityCurve) -> str:
 
 def render_prompt(prompt: str) -> Markup:
     """Return the system prompt, and why it is fixed."""
-    return join(tag("blockquote", prompt, dir="auto"), tag("p", _PROMPT, class_="kv-muted"))
+    return join(tag("blockquote", prompt, dir="auto", translate="no"), tag("p", _PROMPT, class_="kv-muted"))
 
 
 def render_theme_buttons() -> Markup:
     """Return the choice of a theme; assets/scripts/theme.js connects it, stores the choice and applies it."""
     look = {"type": "button", "role": "radio", "aria_checked": "false"}
     buttons = (tag("button", label, data_theme=label.lower(), **look) for label in ("System", "Light", "Dark"))
-    return tag("div", *buttons, class_="kv-themes", role="radiogroup", aria_label="Theme")
+    return join(tag("h4", "Theme"), tag("div", *buttons, class_="kv-themes", role="radiogroup", aria_label="Theme"))
+
+
+def render_language_buttons() -> Markup:
+    """Return the choice of a language; assets/scripts/translate.js connects it and translates the page."""
+    look = {"type": "button", "role": "radio", "aria_checked": "false"}
+    buttons = (tag("button", label, data_language=language, **look) for language, label in LANGUAGES.items())
+    group = tag("div", *buttons, class_="kv-themes", role="radiogroup", aria_label="Language")
+    return join(tag("h4", "Language"), group)
 
 
 def _bar_row(name: str, ratio: float, value: str, tooltip: str | None = None) -> Markup:

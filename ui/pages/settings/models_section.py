@@ -36,6 +36,7 @@ _LORA = (
     "Fine-tuned adapter of the main model: auto (the bundled one), plain (trained without reused KV, to see how reuse "
     "fails), off, or a folder."
 )
+_DTYPE = "16-bit numbers take half the memory."
 _SHORT = "There may not be enough memory: the system may slow down or end KVScope. Load it anyway?"
 
 
@@ -51,6 +52,7 @@ class ModelsSection:
         names = models.suggestions()
         dtypes = [("Automatic", "auto"), ("16-bit (bf16)", "bf16"), ("32-bit (fp32)", "fp32")]
         devices = [("Automatic", "auto"), *((name, name) for name in models.devices()[1:])]
+        fixed: dict[str, Any] = {"filterable": False}
         custom: dict[str, Any] = {"allow_custom_value": True, "filterable": True}
         shown: dict[str, Any] = {"min_width": 100, "scale": 0}
         hidden: dict[str, Any] = {"visible": False, "scale": 0}
@@ -64,8 +66,15 @@ class ModelsSection:
                 add(gr.Dropdown, "model", "The main model: writes the answer.", names, label="Answer model", **custom)
                 add(gr.Dropdown, "auxiliary_model", _AUXILIARY, names, label="Auxiliary model", **custom)
             with gr.Row(elem_classes="kv-fields"):
-                add(gr.Dropdown, "dtype", "16-bit numbers take half the memory.", dtypes, label="Compute precision")
-                add(gr.Dropdown, "device", "Where the main model runs.", devices, label="Device")
+                add(
+                    gr.Dropdown,
+                    "dtype",
+                    "16-bit numbers take half the memory.",
+                    dtypes,
+                    label="Compute precision",
+                    **fixed,
+                )
+                add(gr.Dropdown, "device", "Where the main model runs.", devices, label="Device", **fixed)
                 add(gr.Dropdown, "embedding_model", _EMBEDDER, _EMBEDDERS, label="Search model", **custom)
             with gr.Accordion("Adapters and reranker", open=False, elem_classes="kv-more"):
                 add(gr.Textbox, "lora_adapter", _LORA, label="LoRA adapter", lines=1)

@@ -18,6 +18,7 @@ from ui.figures.fidelity import fidelity_figure
 from ui.html import error_box, tag
 from ui.pages.settings.model_info import (
     render_fidelity,
+    render_language_buttons,
     render_prompt,
     render_reload,
     render_stale_documents,
@@ -87,6 +88,7 @@ class Settings:
                 gr.HTML(render_prompt(self._models.system_prompt()), elem_id="prompt", js_on_load=None)
             with section("Appearance", "Saved in this browser only."):
                 gr.HTML(render_theme_buttons(), elem_id="themes", js_on_load="kvTheme.connect(element);")
+                gr.HTML(render_language_buttons(), elem_id="languages", js_on_load="kvLanguage.connect(element);")
             server = server_note(self._backend.methods())
             with section("About", f"{server} {_ABOUT_SERVED}" if server else _ABOUT):
                 self._about = gr.HTML(elem_id="about", js_on_load=None)

@@ -89,7 +89,7 @@ def _summary(comparison: Comparison) -> Markup:
     notes = (*comparison.notes, *_remarks(comparison))
     return tag(
         "div",
-        tag("h2", comparison.request.question, class_="kv-question", dir="auto"),
+        tag("h2", comparison.request.question, class_="kv-question", dir="auto", translate="no"),
         tag("p", f"{stopped}{answers} from {context}", class_="kv-muted"),
         tag("ul", *(tag("li", note) for note in notes), class_="kv-notes", aria_label="Notes") if notes else None,
         class_="kv-compare-ended",
@@ -200,7 +200,7 @@ def _protocol(comparison: Comparison) -> Markup:
 
 
 def _answer_card(outcome: Outcome, reference: str, passages: Sequence[ComparedPassage]) -> Markup:
-    ratio = "" if outcome.ratio is None else f" at {percent(outcome.ratio)}"
+    ratio = None if outcome.ratio is None else tag("span", f" at {percent(outcome.ratio)}")
     is_reference = outcome.method == "full"
     is_same = has_same_words(outcome.answer, reference)
     verdict = "Reference" if is_reference else "Same words" if is_same else "Differs"
@@ -214,7 +214,7 @@ def _answer_card(outcome: Outcome, reference: str, passages: Sequence[ComparedPa
         "li",
         tag("div", tag("h4", outcome.label, ratio), verdict_badge, class_="kv-answer-head"),
         tag("p", timing, class_="kv-muted"),
-        tag("div", text, class_="kv-text", dir="auto") if outcome.answer else empty,
+        tag("div", text, class_="kv-text", dir="auto", translate="no") if outcome.answer else empty,
         _recomputed_text(outcome) if outcome.recomputed_texts else None,
         class_="kv-card kv-answer" + (" kv-reference" if is_reference else ""),
     )
@@ -224,7 +224,7 @@ def _recomputed_text(outcome: Outcome) -> Markup:
     """Return the windows of the passages that were recomputed, folded."""
     summary = tag("summary", f"Recomputed for this question: {count(outcome.recomputed_tokens, 'token')}")
     windows = (tag("li", text) for text in outcome.recomputed_texts)
-    return tag("details", summary, tag("ul", *windows, dir="auto"), class_="kv-windows")
+    return tag("details", summary, tag("ul", *windows, dir="auto", translate="no"), class_="kv-windows")
 
 
 def label_citations(text: str, passages: Sequence[ComparedPassage]) -> Markup:

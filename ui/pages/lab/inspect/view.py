@@ -178,7 +178,7 @@ def render_rank_scatter(inspection: Inspection, mask: np.ndarray, rank: int = 0)
 
 def render_answer(answer: Answer, method: MethodInfo) -> Markup:
     """Return the answer so far with its metrics."""
-    text = tag("div", answer.text, class_="kv-text", dir="auto") if answer.text else None
+    text = tag("div", answer.text, class_="kv-text", dir="auto", translate="no") if answer.text else None
     is_busy = "false" if answer.state in ("done", "stopped") else "true"
     return tag("article", render_state(answer), text, render_metrics(answer, method), aria_busy=is_busy)
 

@@ -1,0 +1,82 @@
+"""The interface in German and Chinese; what users write, and what documents say, stays as it is."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import SAMPLES
+
+pytestmark = pytest.mark.browser
+
+
+def choose(tab, language):
+    """Choose a language on the Settings page, which reloads the page."""
+    tab.page.click("#tab-settings-button")
+    with tab.page.expect_event("load"):
+        tab.page.click(f"#languages [data-language={language}]")
+    expect(tab.page.locator("html")).to_have_attribute("lang", "en" if language == "browser" else language)
+    tab.page.wait_for_load_state()
+
+
+def tabs_are(tab, *names):
+    expect(tab.page.locator("#pages > .tab-wrapper [role=tab]:visible")).to_have_text(list(names))
+
+
+def add(tab, name, text):
+    tab.page.set_input_files(
+        "#upload input[type=file]", {"name": name, "mimeType": "text/plain", "buffer": text.encode()}
+    )
+
+
+def test_the_interface_is_translated_but_no_text_of_a_user(visit, backend):
+    tab = visit()
+    choose(tab, "de")
+    tabs_are(tab, "Fragen", "Labor", "Bibliothek", "Einstellungen")
+    expect(tab.page.locator("#question textarea")).to_have_attribute("placeholder", "Frage an die Dokumente …")
+    expect(tab.page.locator("#welcome .kv-sample").first).to_have_text(next(iter(SAMPLES)))
+
+    tab.choose("Direkte Wiederverwendung")
+    expect(tab.page.locator("#method input")).to_have_value("Direkte Wiederverwendung")
+
+    add(tab, "Library", "Settings")
+    documents = tab.page.locator("#document-list")
+    expect(documents.locator("bdi")).to_have_text("Library")
+    expect(documents).to_contain_text("8\u00a0Passagen")
+    expect(tab.page.locator("#progress")).to_contain_text("1\u00a0Datei bereit")
+    documents.locator("[data-act=delete]").click()
+    expect(documents).to_contain_text("Soll Library mit allem daraus Berechneten gelöscht werden?")
+    documents.locator("[data-act=keep]").click()
+
+    backend.answer, backend.texts = "Type a question first, then press Enter.", ["Library", "Ask"]
+    tab.ask("Settings")
+    tab.finish()
+    expect(tab.page.locator("#reply .kv-question")).to_have_text("Settings")
+    expect(tab.page.locator("#reply .kv-text")).to_have_text(backend.answer)
+    expect(tab.page.locator("#passages .kv-passage")).to_have_text(["Library", "Ask"])
+    expect(tab.page.locator("#chatbar summary bdi").first).to_have_text("Settings")
+    expect(tab.page.locator("#history")).to_contain_text("Dieser Chat · 1\u00a0Antwort")
+    expect(tab.page.locator("#waterfall figcaption")).to_contain_text("Erstes Token nach")
+
+    tab.page.get_by_role("button", name="Antworteinstellungen").click()
+    tab.page.click("#where input")
+    tab.page.locator("#where [role=option]", has_text="Library").click()
+    expect(tab.page.locator("#where .token")).to_have_text("Library")
+    expect(tab.page.locator("#whole")).to_contain_text("Das ganze Dokument verwenden")
+    assert tab.errors == [] and tab.outside == []
+
+
+def test_a_language_is_kept_until_another_is_chosen_and_english_is_never_fetched(visit):
+    tab = visit()
+    fetched = []
+    tab.page.on("request", lambda request: "/translations/" in request.url and fetched.append(request.url))
+    choose(tab, "zh")
+    tabs_are(tab, "提问", "实验室", "文档库", "设置")
+    tab.page.reload()
+    tabs_are(tab, "提问", "实验室", "文档库", "设置")
+    tab.page.click("#tab-settings-button")
+    expect(tab.page.locator("#languages [aria-checked=true]")).to_have_text("中文")
+    assert len(fetched) == 2
+    for english in ("en", "browser"):
+        choose(tab, english)
+        tabs_are(tab, "Ask", "Lab", "Library", "Settings")
+    assert len(fetched) == 2
+    assert tab.errors == [] and tab.outside == []
