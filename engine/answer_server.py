@@ -36,7 +36,7 @@ SYSTEM = (
     f"If the passages do not hold the answer, write only: {NO_ANSWER}"
 )
 TIMEOUTS = httpx.Timeout(30.0, connect=10.0, read=300.0)  # a large model on a CPU reads passages for minutes
-MAX_BYTES = 8 * 2**20  # of a response
+MAX_BYTES = 2 * 2**20  # of a response
 MAX_ERROR_CHARS = 300
 POLL_S = 0.1
 _THOUGHTS = ("<think>", "</think>")  # around what some models write before the answer

@@ -64,6 +64,7 @@ def test_the_interface_is_translated_but_no_text_of_a_user(visit, backend):
     assert tab.errors == [] and tab.outside == []
 
 
+@pytest.mark.slow
 def test_a_language_is_kept_until_another_is_chosen_and_english_is_never_fetched(visit):
     tab = visit()
     fetched = []

@@ -97,7 +97,7 @@ def test_reasoning_before_the_answer_is_left_out(pieces, text):
         (['data: {"choices": {"a": 1}}\n\n'], {}, "something else than an answer"),
         (["hello"], {"kind": "text/plain"}, "something else than an answer"),
         ([DONE], {}, "returned an empty answer"),
-        ([chunk("x" * 2**20)] * 9, {}, "more than an answer can have"),
+        ([f": {'x' * 2**20}\n\n"] * 3, {}, "more than an answer can have"),
     ],
 )
 def test_what_is_no_answer_is_an_error_that_names_the_server(serve, lines, options, message):
