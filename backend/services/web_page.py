@@ -6,6 +6,7 @@ later. Redirects are checked likewise. Proxies are not used: what they connect t
 
 import socket
 import time
+from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path, PurePosixPath
 from threading import Event, Thread
@@ -138,4 +139,8 @@ def _save(response: httpx.Response, target: httpx.URL, folder: Path, limits: Lim
             if cancel.is_set():
                 raise Cancelled
             file.write(part)
+    charset = (response.charset_encoding or "utf-8").lower()
+    if charset not in ("utf-8", "utf8") and kind != "application/pdf":  # a page may not say so itself
+        with suppress(LookupError):
+            path.write_text(path.read_text(charset, errors="replace"), encoding="utf-8-sig", newline="")
     return path, name

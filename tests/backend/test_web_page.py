@@ -11,8 +11,10 @@ from backend.services import web_page
 from backend.services.web_page import PageUnusable, download, public_address
 from engine.errors import BadRequest, Cancelled
 from store.errors import DocumentTooLarge
+from store.ingest import parse
 from store.limits import DEFAULT_LIMITS, Limits
 
+TIDES = "\u043f\u0440\u0438\u043b\u0438\u0432"
 PAGES = {
     "/Python_3.11": ("text/html", b"<p>Python"),
     "/tides.html": ("text/html; charset=utf-8", b"<p>High water is at noon."),
@@ -21,6 +23,8 @@ PAGES = {
     "/photo.jpg": ("image/jpeg", b"\xff\xd8"),
     "/packed": ("text/plain", b""),
     "/long": ("text/plain", b"x" * (2**20 + 1)),
+    "/russian": ("text/html; charset=koi8-r", f'<meta charset="utf-8"><p>{TIDES}'.encode("koi8-r")),
+    "/unknown": ("text/plain; charset=nothing", b"tides"),
 }
 MOVED = {"/moved": "/tides.html", "/inside": "http://127.0.0.1/", "/loop": "/loop", "/file": "file:///etc/passwd"}
 
@@ -186,3 +190,9 @@ def test_a_page_becomes_a_document_and_errors_are_messages_of_its_progress(start
     assert ended.stage == "done" and [document.name for document in backend.documents()] == ["tides.html"]
     *_, (failed,) = backend.ingest_web_page("http://127.0.0.1/", Event())
     assert failed.stage == "failed" and "save it as a file" in failed.message
+
+
+def test_the_charset_that_the_server_names_is_used(site, tmp_path):
+    path, name = fetch(f"{site.url}/russian", tmp_path)
+    assert TIDES in parse(path.read_bytes(), name).text
+    assert fetch(f"{site.url}/unknown", tmp_path)[0].read_text() == "tides"
