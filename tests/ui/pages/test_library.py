@@ -188,7 +188,7 @@ def test_watched_folders_are_listed_and_documents_of_deleted_files_are_selected_
     assert "/media/&lt;b&gt;</bdi>: not found, perhaps not mounted" in html and "/files</bdi>: 4 files" in html
     assert html.count("The file is empty.") == 5 and "2 more could not be added." in html
     assert "2 files deleted; their documents are still here." in html
-    session.click("gone")
+    assert session.click("gone")[session.page._filter] == ""
     assert sorted(session.view.selected) == sorted([first.id, third.id])
     session.click("delete")
     session.click("confirm")

@@ -93,7 +93,7 @@ class Library:
         for event in (self._address.submit, add_page.click):
             event(self.add_page, self._address, added, **INGEST_QUEUE, **QUIET)
         self._filter.change(self.filter, [self.view, self._filter], [self.view, *drawn], **_SERIAL)
-        acted = [self.view, self.error, document_list, *drawn]
+        acted = [self._filter, self.view, self.error, document_list, *drawn]
         self.table.click(self.act, self.view, acted, trigger_mode="multiple", **_SERIAL)  # "once" would drop some
         outputs = [self.view, document_list, *self.uploads.progress_outputs(), *drawn]
         self.table.submit(self.reindex, self.view, outputs, **INGEST_QUEUE, **QUIET)
@@ -143,6 +143,8 @@ class Library:
             view = replace(view, renaming="", pending_delete=())
             return {self.view: view, self.error: error_box(user_message(error)), **self._draw(view)}
         update = {self.view: view, self.error: "", **self._draw(view)}
+        if action == "gone":  # it shows all documents
+            update[self._filter] = ""
         if action in ("save", "confirm", "join", "leave"):
             update[self._sidebar.document_list] = self._sidebar.current()
         return update
