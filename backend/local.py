@@ -1,6 +1,5 @@
 """The backend on this machine: one data folder, its models and its documents."""
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from engine.analysis.comparison import CompareRequest, Comparison
 from engine.analysis.comparison_runner import compare
 from engine.analysis.inspection import InspectionStep
 from engine.analysis.inspection_runner import inspect
-from engine.answer_server import AnswerServer, ask_server, method_info
+from engine.answer_server import AnswerServer, ask_server, method_info, server_budget
 from engine.engine import Engine
 from engine.errors import BadRequest, Cancelled
 from engine.method import SERVER_METHOD, MethodInfo
@@ -42,13 +41,12 @@ SETTINGS_CHANGED = "Stopped because the settings were changed. Ask again when th
 Item = TypeVar("Item")
 
 
-ANSWER_SERVER_KEY = "KVSCOPE_ANSWER_SERVER_KEY"
-
-
 class LocalBackend:
     """Models, documents and engine of one data folder, whose FolderLock the process must hold."""
 
-    def __init__(self, settings: Settings, overrides: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, settings: Settings, overrides: Mapping[str, str] | None = None, answer_server_key: str = ""
+    ) -> None:
         self.tasks = TaskRegistry()
         self.loader = RuntimeLoader(settings, self.tasks, overrides or {})
         self._chunk_owners = chunk_owners = ChunkOwners()
@@ -57,7 +55,8 @@ class LocalBackend:
         self.models = LocalModelService(self.loader, self._calibration)
         self.cache = LocalCacheService(self.loader, chunk_owners)
         self.feedback = Feedback(settings.data)
-        self.answer_server = _answer_server(settings)
+        url, model, context = settings.answer_server, settings.answer_server_model, settings.answer_server_context
+        self.answer_server = AnswerServer(url, model, answer_server_key, context) if url else None
         self._metrics = Metrics(self.tier_usage, self._kernels)
         self._repairs = Repairs(self.loader, self.tasks)
         if settings.sample_docs:
@@ -145,8 +144,10 @@ class LocalBackend:
             runtime.tiers.tree.clear()
 
     def budget(self, request: Request) -> ContextBudget:
+        server = self._server_of(request)
         with self.loader.borrow() as runtime:
-            return runtime.engine.estimate_budget(request)
+            engine = runtime.engine
+            return engine.estimate_budget(request) if server is None else server_budget(engine, server, request)
 
     def ask(self, request: Request, cancel: Event) -> Iterator[Answer]:
         pending = "" if request.documents else self.library.pending_message()
@@ -159,13 +160,16 @@ class LocalBackend:
                 shown.notes += (SETTINGS_CHANGED,)
             return shown
 
-        server = self.answer_server if request.method == SERVER_METHOD else None
+        server = self._server_of(request)
 
         def answers(engine: Engine) -> Iterator[Answer]:
             return engine.ask(request, cancel) if server is None else ask_server(engine, server, request, cancel)
 
         with self._metrics.track() as update:
             yield from self._run(lambda engine: map(with_notes, answers(engine)), cancel)
+
+    def _server_of(self, request: Request) -> AnswerServer | None:
+        return self.answer_server if request.method == SERVER_METHOD else None
 
     def search(self, request: Request) -> list[Hit]:
         validate(request)
@@ -198,10 +202,3 @@ class LocalBackend:
             runtime = self.loader.ready()
             self._calibration.of(runtime)  # the engine gets what was measured before
             yield from run_in_thread(lambda: generate(runtime.engine), cancel)
-
-
-def _answer_server(settings: Settings) -> AnswerServer | None:
-    key = os.environ.pop(ANSWER_SERVER_KEY, "")  # child processes would inherit it
-    if not settings.answer_server:
-        return None
-    return AnswerServer(settings.answer_server, settings.answer_server_model, key, settings.answer_server_context)

@@ -47,6 +47,10 @@ class BadRequest(KVScopeError):
     """A field of the request has the wrong type or is out of range."""
 
 
+class AnswerServerFailed(KVScopeError):
+    hint = "Check the server and the flags --answer-server and --answer-server-model, or choose another method."
+
+
 class NoPassageFound(KVScopeError):
     hint = "Add documents, or ask about something they contain."
 

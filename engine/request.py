@@ -174,6 +174,7 @@ class Answer:
     # Called with a ratio; returns None if the method selects tokens during the forward pass. None before the prefill,
     # and for methods without a ratio. Refers to no model, so an answer can be kept.
     preview: Callable[[float], RatioPreview | None] | None = field(default=None, repr=False, compare=False)
+    answered_by: str = ""  # the model of another server and its host; empty for a model of this machine
     # The answer by direct reuse, while and after it is verified; None if there was no draft.
     draft: "Answer | None" = None
 
@@ -203,7 +204,8 @@ class Answer:
             "documents": list(self.request.documents),
             "whole": self.request.whole_document,
             "earlier": len(self.request.history),
-            "realised_ratio": self.actual_ratio,
+            "realised_ratio": None if self.answered_by else self.actual_ratio,
+            "answered_by": self.answered_by,
             "expected_kl": self.expected_kl,
             "state": self.state,
             "answer": self.text,

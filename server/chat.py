@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from engine.method import MethodInfo, default_method
+from engine.method import MethodInfo, default_method, local_methods
 from engine.request import Answer, ChatTurn, Request
 from server.chat_fields import check_fields
 from server.errors import ApiError, to_api_error
@@ -111,7 +111,8 @@ def parse_model(model: str, methods: Sequence[MethodInfo]) -> tuple[MethodInfo, 
         return ApiError(404, message, code="model_not_found", param="model")
 
     match = _MODEL_NAME.fullmatch(model)
-    name = (match["method"] or default_method(methods).name) if match else None
+    usual = local_methods(methods) if match and match["percent"] else methods  # a ratio is of a method of this machine
+    name = (match["method"] or default_method(usual).name) if match else None
     method = next((each for each in methods if each.name == name), None)
     if match is None or method is None:
         names = ", ".join(each.name for each in methods)

@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from backend.interface.errors import user_message
-from engine.errors import LoadingFailed, ModelNotReady, QuestionTooLong
+from engine.errors import AnswerServerFailed, LoadingFailed, ModelNotReady, QuestionTooLong
 from store.errors import ExportFailed, KVScopeError, StoreFull
 
 RETRY_S = 5  # of a refusal whose end is not known
@@ -27,6 +27,7 @@ _STATUS: tuple[tuple[type[Exception], int, str | None], ...] = (  # the first ma
     (ModelNotReady, 503, "model_not_ready"),
     (LoadingFailed, 503, "loading_failed"),
     (StoreFull, 503, "store_full"),
+    (AnswerServerFailed, 502, "answer_server_failed"),
     (ExportFailed, 500, "export_failed"),
     (KVScopeError, 400, None),
     (Exception, 500, None),

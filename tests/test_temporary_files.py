@@ -28,7 +28,7 @@ class Local:
         from tests.support.fake_backend.backend import FakeBackend  # here: it takes seconds
 
         class Backend(FakeBackend):
-            def __init__(self, settings, overrides):
+            def __init__(self, *configuration):
                 super().__init__()
                 self.pause_at_stage = "embedded"
             start = lambda self: tempfile.mkstemp()

@@ -10,6 +10,7 @@ import gradio as gr
 from gradio.blocks import Block
 from gradio.components import Component
 
+from backend.interface.errors import user_message
 from backend.interface.limits import MAX_QUESTIONS
 from backend.interface.session import SessionEvent
 
@@ -49,10 +50,15 @@ class Listeners:
         event(self._run, self._inputs, self._outputs, js=js, **INSTANT)
 
     def _run(self, *values: Any) -> Update:
+        """Return all updates; a handler that fails leaves out its own."""
         remaining = iter(values)
         update: Update = {}
         for handler, num_inputs in self._handlers:
-            update |= handler(*islice(remaining, num_inputs))
+            inputs = list(islice(remaining, num_inputs))
+            try:
+                update |= handler(*inputs)
+            except Exception as error:  # noqa: BLE001  the UI's boundary
+                user_message(error)  # logs it
         return update
 
 

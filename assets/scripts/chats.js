@@ -113,16 +113,26 @@ window.kvscopeChats = (() => {
     return { act, chat: act === "open" ? read(id) : null };
   };
 
+  const box = () => document.querySelector("#question textarea");
+  let isLoggingOut = false;
+  document.addEventListener("submit", ({ target }) => (isLoggingOut = target.matches('[action="/logout"]')));
   window.addEventListener("pagehide", () => {
-    const box = document.querySelector("#question textarea");
-    if (box) attempt(() => sessionStorage.setItem(QUESTION, box.value));
+    if (box() && !isLoggingOut) attempt(() => sessionStorage.setItem(QUESTION, box().value));
   });
+  const restoreQuestion = () => {
+    const question = attempt(() => sessionStorage.getItem(QUESTION));
+    attempt(() => sessionStorage.removeItem(QUESTION));
+    if (!question || !box() || box().value) return;
+    box().value = question;
+    box().dispatchEvent(new Event("input", { bubbles: true }));
+  };
 
   return {
     load: () => {
       const id = attempt(() => sessionStorage.getItem(HERE));
       seen = { id, text: text(id) };
-      return { chat: read(id), listing: listing(), question: attempt(() => sessionStorage.getItem(QUESTION)) };
+      restoreQuestion();
+      return { chat: read(id), listing: listing() };
     },
 
     // Handles a message of the server: a chat to store or to delete, the chat this tab shows now, or a file to

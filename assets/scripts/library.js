@@ -8,7 +8,7 @@ window.kvLibrary = (() => {
 
   const table = (element, trigger, watch) => {
     let lastSelector = null;
-    refresh = () => element.checkVisibility() && trigger("input");
+    refresh = () => element.offsetParent !== null && trigger("input");
     const send = (target, extra) => {
       const { act, id } = target.dataset;
       lastSelector = `[data-act="${act}"][data-id="${CSS.escape(id)}"]`;

@@ -6,7 +6,7 @@ Flags, variables and preferences of earlier versions keep working (see ALIASES).
 import logging
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
@@ -27,6 +27,7 @@ from store.limits import DEFAULT_LIMITS, Limits
 from store.preferences import Preferences
 
 MUTABLE_SETTINGS = tuple(field.name for field in fields(SettingsChange))  # saved in the data folder
+ANSWER_SERVER_KEY = "KVSCOPE_ANSWER_SERVER_KEY"
 CHUNKING = ("chunk_size", "chunk_overlap")
 ALIASES = {  # names of version 0.1 that keep working, and --data-dir, by current name
     "data": "data_dir",
@@ -206,6 +207,7 @@ class Settings(BaseSettings):
     @classmethod
     def _address(cls, url: str) -> str:
         parts = urlsplit(url)
+        _ = parts.port  # raises ValueError for a wrong one
         if url and (parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment):
             raise ValueError(f"{url!r} is no address such as http://127.0.0.1:11434/v1")
         if parts.username or parts.password:
@@ -310,6 +312,17 @@ def read_settings(arguments: list[str] | None = None) -> Settings:
     if missing := next((folder for folder in settings.watch if not folder.is_dir()), None):  # later it may be unmounted
         raise BadSettings(f"--watch: there is no folder {missing}.")
     return settings
+
+
+def take_answer_server_key(environment: MutableMapping[str, str] = os.environ) -> str:
+    """Remove the answer server's key from the environment, which child processes inherit, and return it.
+
+    Raises BadSettings if it cannot be sent.
+    """
+    key = environment.pop(ANSWER_SERVER_KEY, "").strip()
+    if not (key.isascii() and key.isprintable()):
+        raise BadSettings(f"{ANSWER_SERVER_KEY} has characters that cannot be sent.")
+    return key
 
 
 def overrides(arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> dict[str, str]:

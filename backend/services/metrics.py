@@ -149,4 +149,6 @@ def _is_waiting(answer: Answer | None) -> bool:
     """Return whether a request has not run on the model yet."""
     if answer is None:
         return True
+    if answer.answered_by:
+        return answer.state == "searching"
     return answer.trace.ttft_ms is None and all(stage.name != "queue" for stage in answer.trace.stages)

@@ -38,7 +38,7 @@ from store.types import COLLECTION, Document
 MAX_FILES = 16  # that are added at a time
 POLL_S = 0.2  # at which progress is looked for and reported
 _INSTRUCTIONS = (
-    "The user's own documents. search finds passages to read; ask gives a short answer by a small local model, "
+    "The user's own documents. search finds passages to read; ask gives a short answer by a model, "
     "whose citations have quotes to check it by. list_documents has the names of the documents."
 )
 _UNKNOWN = "There is no document or collection {!r}. list_documents has their names."
@@ -153,7 +153,7 @@ class Tools:
         )
 
     def ask(self, arguments: schema.AskArguments, call: Call) -> schema.AskResult:
-        """Answer a question from the documents with the local model, with citations and their quotes."""
+        """Answer a question from the documents with citations and their quotes."""
         methods = self._backend.methods()
         method = next((each for each in methods if each.name == arguments.method), default_method(methods))
         request = Request(

@@ -2,7 +2,9 @@
 
 from threading import Event
 
-from backend.local import ANSWER_SERVER_KEY
+import pytest
+
+from backend.runtime.settings import ANSWER_SERVER_KEY, BadSettings, take_answer_server_key
 from engine.method import SERVER_METHOD, default_method
 from engine.request import Request
 from tests.backend.conftest import filled
@@ -10,16 +12,17 @@ from tests.support.completion_server import CompletionServer, chunk
 from tests.support.doubles import last
 
 
-def test_questions_go_to_the_server_unless_another_method_is_chosen(start, tmp_path, monkeypatch):
+def test_questions_go_to_the_server_unless_another_method_is_chosen(start, tmp_path):
     server = CompletionServer(chunk("Nothing of that."), "data: [DONE]\n\n")
-    monkeypatch.setenv(ANSWER_SERVER_KEY, "secret")
     backend = filled(start(answer_server=server.url, answer_server_model="big"), tmp_path)
     methods = backend.methods()
     assert default_method(methods).name == methods[0].name == SERVER_METHOD
     question = Request("What is the maintenance code?", SERVER_METHOD)
     answer = last(backend.ask(question, Event()))
     assert answer.text == "Nothing of that." and answer.sources
-    assert server.headers[0]["Authorization"] == "Bearer secret"
+    assert answer.answered_by.startswith("big on 127.0.0.1") and answer.as_dict()["realised_ratio"] is None
+    whole = Request("", SERVER_METHOD, documents=(backend.documents()[0].id,), whole_document=True)
+    assert backend.budget(whole).max_tokens < 4096 != backend.budget(Request("")).max_tokens
     last(backend.ask(Request(question.question, "full", max_new_tokens=4), Event()))
     assert len(server.requests) == 1
     assert 'model_name="kvscope/server"' in backend.metrics_text()
@@ -28,3 +31,13 @@ def test_questions_go_to_the_server_unless_another_method_is_chosen(start, tmp_p
 
 def test_there_is_no_such_method_without_a_server(start):
     assert SERVER_METHOD not in {method.name for method in start().methods()}
+
+
+def test_the_key_is_taken_from_the_environment_and_checked():
+    environment = {ANSWER_SERVER_KEY: " sk-1 \r\n", "HOME": "/"}
+    assert take_answer_server_key(environment) == "sk-1" and environment == {"HOME": "/"}
+    assert take_answer_server_key(environment) == ""
+    for wrong in ("schl\u00fcssel", "a\rb"):
+        with pytest.raises(BadSettings) as error:
+            take_answer_server_key({ANSWER_SERVER_KEY: wrong})
+        assert wrong not in str(error.value)

@@ -1,16 +1,19 @@
 """Answers by a model on another server: what is sent, what becomes of its stream, and each way it can fail."""
 
 from threading import Event, Timer
+from threading import enumerate as threads
+from time import sleep
+from types import SimpleNamespace
 
 import pytest
 
-from engine.answer_server import SYSTEM, AnswerServer, AnswerServerFailed, _without_thoughts, ask_server, method_info
-from engine.errors import BadRequest, QuestionTooLong
+from engine.answer_server import SYSTEM, AnswerServer, _messages, _without_thoughts, ask_server, method_info
+from engine.errors import AnswerServerFailed, BadRequest, QuestionTooLong
 from engine.method import SERVER_METHOD, default_method, local_methods, server_note
-from engine.request import ChatTurn, Request
+from engine.request import ChatTurn, Quote, Request
 from engine.strategies import list_methods
 from tests.support.completion_server import CompletionServer, chunk
-from tests.support.doubles import TEXTS, last, make_engine
+from tests.support.doubles import TEXTS, last, make_engine, make_hit
 
 ASK = Request("What is the maintenance code of the ferry?", SERVER_METHOD, passages=2)
 DONE = "data: [DONE]\n\n"
@@ -96,15 +99,59 @@ def test_reasoning_before_the_answer_is_left_out(pieces, text):
         (["data: [1]\n\n"], {}, "something else than an answer"),
         (['data: {"choices": {"a": 1}}\n\n'], {}, "something else than an answer"),
         (["hello"], {"kind": "text/plain"}, "something else than an answer"),
-        ([DONE], {}, "returned an empty answer"),
+        ([DONE], {}, "wrote no answer."),
+        ([chunk("<think>so", "length"), DONE], {}, "wrote no answer within 256 tokens: allow a longer answer."),
+        (['{"error": {"message": "key secret is wrong"}}'], {"status": 401}, "refused the key (401)."),
+        (['{"error": {"message": "secret \\ud83d"}}'], {"status": 400}, "(400): *** \ufffd."),
+        (['data: {"choices": [{"delta": {"content": 5}}]}\n\n'], {}, "something else than an answer"),
+        (["data: " + "[" * 100_000 + "\n\n"], {}, "something else than an answer"),
+        ([chunk("x")], {"encoding": "br"}, "compresses its answer without being asked"),
         ([f": {'x' * 2**20}\n\n"] * 3, {}, "more than an answer can have"),
     ],
 )
 def test_what_is_no_answer_is_an_error_that_names_the_server(serve, lines, options, message):
     double = serve(*lines, **options)
     with pytest.raises(AnswerServerFailed) as error:
-        last(ask(double))
+        last(ask(double, key="secret"))
+    assert "secret" not in str(error.value)
     assert message in str(error.value) and str(error.value).endswith(AnswerServerFailed.hint)
+
+
+def test_an_answer_in_parts_with_halves_of_characters_that_is_broken_off_or_too_long(serve):
+    parts = '{"choices": [{"delta": {"content": [{"type": "thinking"}, {"type": "text", "text": "Four"}]}}]}'
+    halves = [chunk(half) for half in (" \ud83d", "\ude00.", "\ud83d")]
+    answer = last(ask(serve(f"data: {parts}\n\n", *halves)))
+    assert answer.text == "Four \U0001f600." and answer.truncated
+    many = serve(*(chunk(f"{number} ") for number in range(50)), DONE)
+    answer = last(ask(many, Request(ASK.question, SERVER_METHOD, max_new_tokens=7)))
+    assert answer.text == "0 1 2 3 4 5 6" and answer.truncated and answer.new_tokens == 7
+
+
+def test_a_question_that_is_stopped_while_the_server_reads_cuts_the_connection(serve):
+    double, cancel = serve(": wait\n\n", chunk("late"), DONE), Event()
+    double.hold.clear()
+    answers = ask(double, cancel=cancel)
+    next(answers), next(answers)
+    Timer(0.3, cancel.set).start()
+    assert last(answers).state == "stopped"
+    for _ in range(100):
+        if not any(thread.name == "answer server" for thread in threads()):
+            break
+        sleep(0.05)
+    assert not any(thread.name == "answer server" for thread in threads())
+
+
+def test_options_are_refused_and_the_differences_of_two_documents_are_sent(serve):
+    double = serve(chunk("Fares."), DONE)
+    with pytest.raises(BadRequest, match="no options"):
+        last(ask(double, Request(ASK.question, SERVER_METHOD, options={"tokens": 3})))
+    quote = Quote(1, 0, 5, "Two euros.", "a.txt")
+    hits = tuple(make_hit(name, TEXTS[name]) for name in ("ferry", "ferry", "tern"))
+    prepared = SimpleNamespace(
+        hits=hits, texts=("one", "two", "three"), changes=((quote,),), standalone_question="What changed?"
+    )
+    text = _messages(prepared)[1]["content"]
+    assert text.count("ferry.txt:") == 1 and "Only in a.txt:" in text and text.endswith("What changed?")
 
 
 def test_a_server_that_is_off_is_an_error_with_the_remedy(serve):

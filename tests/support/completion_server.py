@@ -18,7 +18,7 @@ class CompletionServer:
     ended     set when a response has ended, also because the client left
     """
 
-    def __init__(self, *lines, status=200, kind="text/event-stream"):
+    def __init__(self, *lines, status=200, kind="text/event-stream", encoding=""):
         self.lines, self.status, self.kind = lines, status, kind
         self.requests, self.headers, self.ended = [], [], threading.Event()
         self.hold = threading.Event()
@@ -31,6 +31,8 @@ class CompletionServer:
                 double.headers.append(dict(self.headers))
                 self.send_response(double.status)
                 self.send_header("Content-Type", double.kind)
+                if encoding:
+                    self.send_header("Content-Encoding", encoding)
                 self.end_headers()
                 try:
                     for line in double.lines:

@@ -19,6 +19,15 @@ def test_each_listener_gets_its_own_inputs_and_all_updates_are_sent_together():
     assert event.fn("a", "b", "b") == {third: "ab", first: "new", second: "bb"}
 
 
+def test_a_listener_that_fails_leaves_the_others_alone(caplog):
+    with gr.Blocks():
+        first, second = gr.Textbox(), gr.Textbox()
+    listeners = Listeners()
+    listeners.add(lambda one: 1 / 0, [first], [first])
+    listeners.add(lambda two: {second: two}, [second], [second])
+    assert listeners._run("a", "b") == {second: "b"} and "ZeroDivisionError" in caplog.text
+
+
 def test_the_page_has_the_styles_of_its_components_and_disabled_links_to_their_files():
     with gr.Blocks() as page:
         gr.Slider()

@@ -1,6 +1,6 @@
 """State and metrics of one answer as HTML, and a bar that shows how its prompt uses the model's context."""
 
-from engine.method import SERVER_METHOD, MethodInfo
+from engine.method import MethodInfo
 from engine.request import Answer
 from ui.format import UNKNOWN, count, duration, percent, rate
 from ui.html import Markup, join, progress_line, tag
@@ -28,7 +28,7 @@ def render_metrics(answer: Answer, method: MethodInfo) -> Markup:
     """Return the metrics of one answer; dashes for values that are not known yet."""
     ttft = duration(answer.trace.ttft_ms)
     ratio = tokens = UNKNOWN
-    if answer.trace.ttft_ms is not None and method.name != SERVER_METHOD:
+    if answer.trace.ttft_ms is not None and not answer.answered_by:
         ratio = percent(answer.actual_ratio, 1)
         tokens = f"{answer.recomputed_tokens:,}"
     target = f"{method.label} has no ratio"

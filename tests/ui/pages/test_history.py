@@ -106,12 +106,6 @@ def test_the_page_starts_with_whatever_a_browser_has_stored(page, stored):
     assert ("Boats" in update[page.chat_bar]) == isinstance(stored, dict)
 
 
-def test_the_page_starts_with_the_question_that_was_in_the_box(page):
-    assert page.history.restore('{"question": "Why?"}')[page.composer.question] == "Why?"
-    for other in ("5", '""', "null"):
-        assert page.composer.question not in page.history.restore(f'{{"question": {other}}}')
-
-
 def test_the_page_starts_without_anything_stored_and_with_text_that_is_no_json(page):
     assert page.history.restore(None)[page.chat].id and page.history.restore("{")[page.chat].id
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from engine.method import SERVER_METHOD, MethodInfo
+from engine.method import MethodInfo
 from engine.prompt.followups import relevant_turns
 from engine.request import Answer, ChatTurn
 from engine.text import CITATION_MARK
@@ -70,7 +70,7 @@ class Turn:
             method=method.label,
             options=tuple(non_default_options(method, request.options)),
             nominal=request.recompute_ratio if method.has_ratio else None,
-            realised=None if answer.trace.ttft_ms is None or method.name == SERVER_METHOD else answer.actual_ratio,
+            realised=None if answer.trace.ttft_ms is None or answer.answered_by else answer.actual_ratio,
             ttft_ms=answer.trace.ttft_ms,
             tokens_per_second=answer.tokens_per_second,
             passages=tuple(sources),

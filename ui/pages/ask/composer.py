@@ -49,6 +49,7 @@ class Composer:
         """Create and connect the components inside the open Blocks."""
         self._backend = backend
         methods = backend.methods()
+        self._method = default_method(methods).name
         by_name = {method.name: method for method in methods}
         with gr.Column(elem_id="composer", min_width=0):
             with gr.Row(elem_id="ask-row", equal_height=False):
@@ -159,7 +160,7 @@ class Composer:
         if len(documents) != 1 or documents[0].startswith(COLLECTION):
             return gr.Checkbox(visible="hidden", value=False)
         try:
-            budget = self._backend.budget(Request("", documents=documents, whole_document=True))
+            budget = self._backend.budget(Request("", self._method, documents=documents, whole_document=True))
         except KVScopeError:  # e.g. the models are still loading; asking reports what is wrong
             return gr.Checkbox(visible=True, interactive=True, info=_WHOLE_INFO)
         if budget.fits_whole:

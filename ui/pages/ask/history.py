@@ -60,7 +60,6 @@ class ChatHistory:
     replaces_last: gr.State  # whether the next answer replaces the chat's last turn; reset when a chat is opened
     carrier: gr.Textbox  # JSON, exchanged with the browser script that stores the chats
     bar: gr.HTML
-    question: gr.Textbox
     results: Results
     picker: DocumentPicker  # has the scope of the last question of an opened chat
     is_busy: Callable[[str], bool]  # whether a session's question is running; its chat cannot be changed meanwhile
@@ -69,7 +68,7 @@ class ChatHistory:
         """Connect the bar's buttons; restore this tab's chat when the page is loaded, by the first listener."""
         documents = self.picker.documents
         outputs = [self.chat, self.replaces_last, self.carrier, self.bar, documents, *self.results]
-        page_loaded.add(self.restore, [self.carrier], [*outputs, self.question])
+        page_loaded.add(self.restore, [self.carrier], outputs)
         self.then_store(self.bar.click(self.handle_action, self.chat, outputs, **INSTANT))
 
     def then_store(self, event: Any) -> None:
@@ -78,13 +77,11 @@ class ChatHistory:
         event.then(self.refresh_bar, inputs, [self.chat, self.bar, self.carrier], js=_SAVE_JS, **INSTANT)
 
     def restore(self, sent: str | None) -> Update:
-        """Show the chat and the question that the browser stored for this tab; a new chat if there is none."""
+        """Show the chat that the browser stored for this tab; a new one if there is none."""
         stored = _read(sent)
         chat = Chat.from_saved(stored.get("chat"))
         bar = render_chat_bar(chat, parse_summaries(stored.get("listing")), self._problem(chat))
-        update = {**self._open(chat), self.bar: bar}
-        question = stored.get("question")
-        return {**update, self.question: question} if question and isinstance(question, str) else update
+        return {**self._open(chat), self.bar: bar}
 
     def handle_action(self, chat: Chat, event: gr.EventData, request: gr.Request) -> Update:
         """Handle a click on a button of the bar, unless the session is busy."""

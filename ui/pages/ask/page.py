@@ -117,7 +117,6 @@ class Ask:
             self.replaces_last,
             self.carrier,
             self.chat_bar,
-            self.composer.question,
             self.results,
             self.composer.picker,
             self.tasks.is_busy,
@@ -130,7 +129,7 @@ class Ask:
         self.composer.follow(documents_changed)
         self._sample_questions.follow(documents_changed)
         self._suggestions.follow(documents_changed)
-        self.results.preview.input(**self._preview_event)
+        self.results.preview.input(**self._preview_event, trigger_mode="always_last")
         document_list.change(None, None, None, js="() => kvscopeAsk.refreshPreview()", **INSTANT)
 
     def link_to_lab(self, act: str, tabs: gr.Tabs, lab: Lab, part: str, run_button: str) -> None:

@@ -9,7 +9,6 @@ from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from engine.errors import ModelNotReady
 from engine.generation.citations import quoted_spans
-from engine.method import SERVER_METHOD
 from engine.request import Answer, MarkedPassage, RatioPreview, Source, TextSpan
 from ui.components.document_text import Span, highlight_quotes
 from ui.components.excerpt import (
@@ -49,7 +48,7 @@ def render_passages(answer: Answer, preview: RatioPreview | None = None, ratio: 
     quotes: list[list[Span]] = [[] for _ in answer.sources]
     for rank, start, end in quoted_spans(answer.text, [source.text for source in answer.sources]):
         quotes[rank - 1].append((start, end))
-    is_local = answer.request.method != SERVER_METHOD  # the KV of another server cannot be seen
+    is_local = not answer.answered_by  # the KV of another server cannot be seen
     has_prefill = is_local and answer.trace.ttft_ms is not None and answer.state != "reading"  # quotes answer before it
     marked = preview.passages if preview else (None,) * len(answer.sources)
     cards = [_card(*each, has_prefill) for each in zip(answer.sources, quotes, marked, strict=True)]

@@ -86,8 +86,9 @@ class Library:
         drawn = [self.table, self.summary, self.poll]
         document_list = self._sidebar.document_list
         self.uploads.wire(document_list, self._sidebar.current)
-        for event in (*(tab.select for tab in tabs), self.table.input, self.poll.tick):
+        for event in (*(tab.select for tab in tabs), self.poll.tick):
             event(self.refresh, self.view, drawn, **_SERIAL)
+        self.table.input(self.refresh, self.view, drawn, trigger_mode="always_last", **_SERIAL)
         document_list.change(None, None, None, js="() => window.kvLibrary?.refresh()", **INSTANT)
         added = [self._address, document_list, *self.uploads.progress_outputs()]
         for event in (self._address.submit, add_page.click):
