@@ -297,3 +297,24 @@ def test_text_has_enough_contrast_in_both_themes(visit, backend):
     expect(tab.page.locator(f"{LIST} input[type=text]")).to_be_visible()
     for theme in in_both_themes(tab.page):
         assert serious(tab.page) == [], theme
+
+
+def test_changes_during_a_slow_redraw_are_shown_after_it(visit, backend, delays):
+    backend.stored_documents = some(3)
+    tab = open_library(visit)
+    expect(tab.page.locator(f"{LIST} button[data-act=rename]")).to_have_count(3)
+    started, release = Event(), Event()
+
+    def hold():
+        started.set()
+        release.wait(60)
+
+    delays.append(hold)
+    for remaining in (2, 1):
+        tab.page.locator("#document-list button[data-act=delete]").first.click()
+        tab.page.locator("#document-list button[data-act=confirm]").click()
+        expect(tab.page.locator("#document-list li")).to_have_count(remaining)
+    assert started.is_set()
+    release.set()
+    expect(tab.page.locator(f"{LIST} button[data-act=rename]")).to_have_count(1)
+    assert tab.errors == []
