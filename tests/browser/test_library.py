@@ -299,17 +299,20 @@ def test_text_has_enough_contrast_in_both_themes(visit, backend):
         assert serious(tab.page) == [], theme
 
 
-def test_changes_during_a_slow_redraw_are_shown_after_it(visit, backend, delays):
+def test_changes_during_a_slow_redraw_are_shown_after_it(visit, backend, monkeypatch):
     backend.stored_documents = some(3)
     tab = open_library(visit)
     expect(tab.page.locator(f"{LIST} button[data-act=rename]")).to_have_count(3)
-    started, release = Event(), Event()
+    started, release, list_with_usage = Event(), Event(), backend.library.list_with_usage
 
-    def hold():
-        started.set()
-        release.wait(60)
+    def slow():
+        listed = list_with_usage()
+        if not started.is_set():
+            started.set()
+            release.wait(60)
+        return listed
 
-    delays.append(hold)
+    monkeypatch.setattr(backend.library, "list_with_usage", slow)
     for remaining in (2, 1):
         tab.page.locator("#document-list button[data-act=delete]").first.click()
         tab.page.locator("#document-list button[data-act=confirm]").click()
