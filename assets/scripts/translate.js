@@ -195,7 +195,16 @@
   const accept = (node) =>
     node.nodeType === Node.ELEMENT_NODE && isData(node) ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT;
 
+  // Citations are buttons of the interface, in answers, which are data.
+  const CITATION = ".kv-cite";
+  const visitCitations = (root) => {
+    if (root.nodeType !== Node.ELEMENT_NODE) return;
+    if (root.matches(CITATION)) translateAttribute(root, "aria-label");
+    root.querySelectorAll(CITATION).forEach((mark) => translateAttribute(mark, "aria-label"));
+  };
+
   const visit = (root) => {
+    visitCitations(root);
     if (isInData(root.parentElement)) return;
     if (root.nodeType === Node.TEXT_NODE) translateText(root);
     if (root.nodeType !== Node.ELEMENT_NODE || isData(root)) return;
@@ -213,7 +222,7 @@
       const owner = type === "attributes" && target.matches("textarea") ? target.parentElement : target;
       if (type === "childList") addedNodes.forEach((node) => node.isConnected && visit(node));
       else if (type === "characterData") visit(target);
-      else if (!isInData(owner)) translateAttribute(target, attributeName);
+      else if (!isInData(owner) || target.matches(CITATION)) translateAttribute(target, attributeName);
     }
     translateChosenSoon();
   };

@@ -53,11 +53,12 @@ def test_the_interface_is_translated_but_no_text_of_a_user(visit, backend):
     expect(documents).to_contain_text("Soll Library mit allem daraus Berechneten gelöscht werden?")
     documents.locator("[data-act=keep]").click()
 
-    backend.answer, backend.texts = "Type a question first, then press Enter.", ["Library", "Ask"]
+    backend.answer, backend.texts = "Type a question first, then press Enter. [1]", ["Library", "Ask"]
     tab.ask("Settings")
     tab.finish()
     expect(tab.page.locator("#reply .kv-question")).to_have_text("Settings")
-    expect(tab.page.locator("#reply .kv-text")).to_have_text(backend.answer)
+    expect(tab.page.locator("#reply .kv-text")).to_have_text("Type a question first, then press Enter. 1")
+    expect(tab.page.locator("#reply .kv-text .kv-cite")).to_have_attribute("aria-label", "Quelle 1")
     expect(tab.page.locator("#passages .kv-passage")).to_have_text(["Library", "Ask"])
     expect(tab.page.locator("#chatbar summary bdi").first).to_have_text("Settings")
     expect(tab.page.locator("#history")).to_contain_text("Dieser Chat · 1\u00a0Antwort")
