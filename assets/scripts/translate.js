@@ -125,14 +125,17 @@
     LETTER.test(text.replace(QUANTITY, "")) ? (lookUp(text) ?? match(text)) : localizeAll(text);
   const translateSentence = (text) =>
     lookUp(text) ?? matchSentence(text) ?? translateParts(text, PARTS, translatePart) ?? match(text);
-  const translateWhole = (text) =>
-    lookUp(text) ?? translateParts(text, SENTENCES, translateSentence) ?? translateSentence(text);
+  const translateWhole = (text) => {
+    if (!SIGNS.test(text.replace(QUANTITY, ""))) {
+      return lookUp(text) ?? translateParts(text, SENTENCES, translateSentence) ?? translateSentence(text);
+    }
+    const localized = localizeAll(text);
+    return localized === text ? null : localized;
+  };
 
   // Part of a sentence around an element has its spaces in the key if the translation depends on them.
   const translate = (raw) => {
-    if (raw.length > MAX_CHARS) return null;
-    if (SIGNS.test(raw.replace(QUANTITY, ""))) return localizeAll(raw) === raw ? null : localizeAll(raw);
-    if (!LETTER.test(raw)) return null;
+    if (raw.length > MAX_CHARS || !(LETTER.test(raw) || /\d[.,]\d/.test(raw))) return null;
     if (!found.has(raw)) {
       if (found.size > MAX_FOUND) found.clear();
       const text = raw.replace(/\s+/g, " ");

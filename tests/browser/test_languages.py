@@ -80,6 +80,7 @@ def test_names_stay_in_sentences_and_german_has_its_own_numbers(visit):
         "7,186 of 17,186 tokens computed": "7.186 von 17.186 Token berechnet",
         "Load: SmolLM2-1.7B": "Laden: SmolLM2-1.7B",
         "1.95 s": "1,95 s",
+        "1.5\u00a0GiB": "1,5\u00a0GiB",
         "SmolLM2-1.7B": "SmolLM2-1.7B",
         "0.1.0": "0.1.0",
     }
