@@ -6,7 +6,8 @@
   const KEY = "kvscope-language";
   const LANGUAGES = ["en", "de", "zh"];
   const SELECT = "input[role=combobox][readonly]"; // its choices are texts of the interface, those of others are names
-  const NAMES = `.wrap:not(:has(${SELECT})) [role=listbox], .token`;
+  const OF_NAMES = CSS.supports("selector(:has(*))") ? `:not(:has(${SELECT}))` : ""; // old browsers: all dropdowns
+  const NAMES = `.wrap${OF_NAMES} [role=listbox], .token, .file-name`; // the last one while a file uploads
   const DATA = `bdi, [translate=no], textarea, pre, code, script, style, .js-plotly-plot, .kv-sample, ${NAMES}`;
   const ATTRIBUTES = ["title", "placeholder", "aria-label", "alt"];
   const IN_STYLES = { "--kv-all-documents": "All documents", "--kv-drop-files": "Drop files here, or click to choose" };
@@ -48,7 +49,6 @@
     },
   };
   if (language === "en") return;
-  document.documentElement.lang = language;
 
   // Numbers of a text are {} in its key, either alone or with their units.
   const NUMBER = /\d[\d.,]*\d|\d/g;
@@ -57,16 +57,29 @@
   const PARTS = /( · |: |; |, | \(|\)\.?)/;
   const CHINESE = { " ": "", ": ": "：", "; ": "；", ", ": "，", " (": "（", ")": "）", ").": "）。" };
   const SEPARATORS = language === "zh" ? CHINESE : {};
+  const LETTER = /[A-Za-z]/;
+  const NAMED = /(?:[\p{L}_][-.]?|BY-SA )$/u; // before a number of a name, such as SmolLM2-1.7B
+  const ENGLISH_NUMBER = /^<?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?= |$)/;
+  const SIGNS = /^[\s<>~≈±+−–\-/()%×·]*$/; // around the numbers of a text without words
   let texts = new Map(); // translation by key
   let patterns = []; // regular expression and translation of each key that has {*}, which stands for a name
+  let sentences = []; // those of whole sentences
   const found = new Map(); // translations of the texts seen so far, null for those without
 
   const toPattern = ([key, translation]) => {
     const literal = (part) => part.replace(/[.*+?^${}()|[\]\\/]/g, "\\$&");
     const wildcards = { "{}": `(${QUANTITY.source})`, "{*}": "(.+?)" };
     const source = key.split(/(\{\*?\})/).map((part) => wildcards[part] ?? literal(part));
-    return { regex: new RegExp(`^${source.join("")}$`, "u"), translation };
+    const regex = new RegExp(`^${source.join("")}$`, "u");
+    return { regex, kinds: key.match(/\{\*?\}/g), isSentence: key.endsWith("."), translation };
   };
+
+  // German has 1.024 for 1,024 and 1,5 for 1.5; numbers of names and versions stay.
+  const localize = (number, index, text) => {
+    if (language !== "de" || !ENGLISH_NUMBER.test(number) || NAMED.test(text.slice(0, index))) return number;
+    return number.replace(/[.,]/g, (sign) => (sign === "." ? "," : "."));
+  };
+  const localizeAll = (text) => text.replace(QUANTITY, localize);
 
   // {} and {*} are the values in their order, {2} is the second one.
   const fill = (translation, values) => {
@@ -76,16 +89,24 @@
 
   const lookUp = (text) => {
     for (const kind of [NUMBER, QUANTITY]) {
-      const translation = texts.get(text.replace(kind, "{}"));
-      if (translation !== undefined) return fill(translation, text.match(kind) ?? []);
+      const values = [];
+      const key = text.replace(kind, (value, index) => {
+        values.push(localize(value, index, text));
+        return "{}";
+      });
+      const translation = texts.get(key);
+      if (translation !== undefined) return fill(translation, values);
     }
     return null;
   };
 
-  const match = (text) => {
-    for (const { regex, translation } of patterns) {
-      const values = regex.exec(text);
-      if (values) return fill(translation, values.slice(1));
+  const match = (text, candidates = patterns) => {
+    for (const { regex, kinds, translation } of candidates) {
+      const values = regex.exec(text)?.slice(1);
+      if (values) {
+        const toLocal = (value, index) => (kinds[index] === "{}" ? localize(value, 0, value) : value);
+        return fill(translation, values.map(toLocal));
+      }
     }
     return null;
   };
@@ -98,14 +119,23 @@
     return translated.includes(null) ? null : translated.join("");
   };
 
-  const translatePart = (text) => (/[A-Za-z]/.test(text.replace(QUANTITY, "")) ? (lookUp(text) ?? match(text)) : text);
-  const translateSentence = (text) => lookUp(text) ?? translateParts(text, PARTS, translatePart) ?? match(text);
-  const translateWhole = (text) =>
-    lookUp(text) ?? translateParts(text, SENTENCES, translateSentence) ?? translateSentence(text);
+  // A name in a sentence can have separators: "Report (1).pdf is empty." is no text in parts.
+  const matchSentence = (text) => (text.endsWith(".") ? match(text, sentences) : null);
+  const translatePart = (text) =>
+    LETTER.test(text.replace(QUANTITY, "")) ? (lookUp(text) ?? match(text)) : localizeAll(text);
+  const translateSentence = (text) =>
+    lookUp(text) ?? matchSentence(text) ?? translateParts(text, PARTS, translatePart) ?? match(text);
+  const translateWhole = (text) => {
+    if (!SIGNS.test(text.replace(QUANTITY, ""))) {
+      return lookUp(text) ?? translateParts(text, SENTENCES, translateSentence) ?? translateSentence(text);
+    }
+    const localized = localizeAll(text);
+    return localized === text ? null : localized;
+  };
 
   // Part of a sentence around an element has its spaces in the key if the translation depends on them.
   const translate = (raw) => {
-    if (raw.length > MAX_CHARS || !/[A-Za-z]/.test(raw)) return null;
+    if (raw.length > MAX_CHARS || !(LETTER.test(raw) || /\d[.,]\d/.test(raw))) return null;
     if (!found.has(raw)) {
       if (found.size > MAX_FOUND) found.clear();
       const text = raw.replace(/\s+/g, " ");
@@ -168,7 +198,16 @@
   const accept = (node) =>
     node.nodeType === Node.ELEMENT_NODE && isData(node) ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT;
 
+  // Citations are buttons of the interface, in answers, which are data.
+  const CITATION = ".kv-cite";
+  const visitCitations = (root) => {
+    if (root.nodeType !== Node.ELEMENT_NODE) return;
+    if (root.matches(CITATION)) translateAttribute(root, "aria-label");
+    root.querySelectorAll(CITATION).forEach((mark) => translateAttribute(mark, "aria-label"));
+  };
+
   const visit = (root) => {
+    visitCitations(root);
     if (isInData(root.parentElement)) return;
     if (root.nodeType === Node.TEXT_NODE) translateText(root);
     if (root.nodeType !== Node.ELEMENT_NODE || isData(root)) return;
@@ -186,22 +225,36 @@
       const owner = type === "attributes" && target.matches("textarea") ? target.parentElement : target;
       if (type === "childList") addedNodes.forEach((node) => node.isConnected && visit(node));
       else if (type === "characterData") visit(target);
-      else if (!isInData(owner)) translateAttribute(target, attributeName);
+      else if (!isInData(owner) || target.matches(CITATION)) translateAttribute(target, attributeName);
     }
     translateChosenSoon();
   };
 
-  const start = async () => {
+  const fetchTexts = async () => {
     const response = await fetch(`translations/${language}.json`);
-    if (!response.ok) return;
-    const entries = Object.entries(await response.json());
+    return response.ok ? response.json() : null;
+  };
+
+  const pageIsComplete = () =>
+    new Promise((resolve) => {
+      if (document.readyState !== "loading") resolve();
+      else document.addEventListener("DOMContentLoaded", resolve, { once: true });
+    });
+
+  const start = async () => {
+    const catalogue = await fetchTexts().catch(() => null); // the page itself reports a lost connection
+    if (catalogue === null) return; // it stays English
+    const entries = Object.entries(catalogue);
     const length = ([key]) => key.replace(/\{\*?\}/g, "").length;
     texts = new Map(entries.filter(([key]) => !key.includes("{*}")));
     const named = entries.filter(([key]) => key.includes("{*}"));
     patterns = named.sort((one, other) => length(other) - length(one)).map(toPattern); // the most specific first
+    sentences = patterns.filter(({ isSentence }) => isSentence);
     for (const [name, text] of Object.entries(IN_STYLES)) {
       document.documentElement.style.setProperty(name, JSON.stringify(translate(text) ?? text));
     }
+    await pageIsComplete();
+    document.documentElement.lang = language;
     visit(document.body);
     translateChosenSoon();
     new MutationObserver(observe).observe(document.body, {
@@ -212,5 +265,5 @@
       attributeFilter: ATTRIBUTES,
     });
   };
-  start().catch(() => {}); // without a connection, which the page itself reports, it stays English
+  start();
 })();

@@ -7,6 +7,13 @@ from tests.browser.conftest import SAMPLES
 
 pytestmark = pytest.mark.browser
 
+SHOW = """([name, texts]) => {
+    const element = document.body.appendChild(document.createElement("div"));
+    element.id = "shown";
+    element.append(...texts.map((text) => Object.assign(document.createElement("p"), { textContent: text })));
+    element.appendChild(Object.assign(document.createElement("p"), { textContent: name, className: "file-name" }));
+}"""
+
 
 def choose(tab, language):
     """Choose a language on the Settings page, which reloads the page."""
@@ -46,11 +53,12 @@ def test_the_interface_is_translated_but_no_text_of_a_user(visit, backend):
     expect(documents).to_contain_text("Soll Library mit allem daraus Berechneten gelöscht werden?")
     documents.locator("[data-act=keep]").click()
 
-    backend.answer, backend.texts = "Type a question first, then press Enter.", ["Library", "Ask"]
+    backend.answer, backend.texts = "Type a question first, then press Enter. [1]", ["Library", "Ask"]
     tab.ask("Settings")
     tab.finish()
     expect(tab.page.locator("#reply .kv-question")).to_have_text("Settings")
-    expect(tab.page.locator("#reply .kv-text")).to_have_text(backend.answer)
+    expect(tab.page.locator("#reply .kv-text")).to_have_text("Type a question first, then press Enter. 1")
+    expect(tab.page.locator("#reply .kv-text .kv-cite")).to_have_attribute("aria-label", "Quelle 1")
     expect(tab.page.locator("#passages .kv-passage")).to_have_text(["Library", "Ask"])
     expect(tab.page.locator("#chatbar summary bdi").first).to_have_text("Settings")
     expect(tab.page.locator("#history")).to_contain_text("Dieser Chat · 1\u00a0Antwort")
@@ -62,6 +70,22 @@ def test_the_interface_is_translated_but_no_text_of_a_user(visit, backend):
     expect(tab.page.locator("#where .token")).to_have_text("Library")
     expect(tab.page.locator("#whole")).to_contain_text("Das ganze Dokument verwenden")
     assert tab.errors == [] and tab.outside == []
+
+
+def test_names_stay_in_sentences_and_german_has_its_own_numbers(visit):
+    tab = visit()
+    choose(tab, "de")
+    german = {
+        "Image (1).png is empty.": "Image (1).png ist leer.",
+        "7,186 of 17,186 tokens computed": "7.186 von 17.186 Token berechnet",
+        "Load: SmolLM2-1.7B": "Laden: SmolLM2-1.7B",
+        "1.95 s": "1,95 s",
+        "1.5\u00a0GiB": "1,5\u00a0GiB",
+        "SmolLM2-1.7B": "SmolLM2-1.7B",
+        "0.1.0": "0.1.0",
+    }
+    tab.page.evaluate(SHOW, ["Library", list(german)])
+    expect(tab.page.locator("#shown p")).to_have_text([*german.values(), "Library"])
 
 
 @pytest.mark.slow

@@ -4,11 +4,14 @@ assets/scripts/translate.js looks texts up as `is_translated` does: by a key wit
 with its unit, by sentences, or by a key with {*} for a name.
 """
 
+import ast
 import re
+from pathlib import Path
 
 import pytest
 
 from assets import read_translations
+from store.ingest import language, sniff
 from tests.ui.test_texts import TEXTS
 
 NUMBER = re.compile(r"\d[\d.,]*\d|\d")
@@ -40,6 +43,22 @@ SAME_IN_GERMAN = {
     *("Budget", "Cache", "Chats", "Export", "Prefill", "TTFT", "Word", "prefill {}", "Ideal", "{} download"),
     *("CacheClip", "CacheClip v{}", "CacheBlend", "ProphetKV", "InfoFlow KV", "QCFuse", "EPIC", "APE"),
 }
+
+ROOT = Path(__file__).parents[2]
+WRITERS = {"disk_full_as_store_full", "_writing", "_transaction"}  # their argument ends "cannot ..."
+
+
+def constant(node):
+    """Return the string that an expression writes, with x for each value in it; None for another expression."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(constant(part) or "x" for part in node.values)
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def nodes(kind):
+    for package in ("store", "engine", "backend", "server", "ui"):
+        for path in (ROOT / package).rglob("*.py"):
+            yield from (node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, kind))
 
 
 def is_translated(text):
@@ -82,3 +101,28 @@ def test_every_entry_has_both_languages_and_another_text():
     names = {key for key, translations in CATALOGUE.items() if translations["zh"] == key}
     assert names <= SAME_IN_GERMAN
     assert list(CATALOGUE) == sorted(CATALOGUE) and len(CATALOGUE) > 1000
+
+
+def test_every_hint_of_an_error_is_translated():
+    assignments = [line for error in nodes(ast.ClassDef) for line in error.body if isinstance(line, ast.Assign)]
+    hints = {constant(line.value) for line in assignments if ast.unparse(line.targets[0]) == "hint"} - {""}
+    assert len(hints) > 20
+    assert [hint for hint in hints if not is_translated(hint)] == []
+
+
+def test_what_a_full_disk_prevents_is_translated():
+    calls = [call for call in nodes(ast.Call) if ast.unparse(call.func).rpartition(".")[2] in WRITERS]
+    actions = {constant(call.args[0]) for call in calls} - {None}
+    assert len(actions) > 10
+    keys = {f"The disk is full or read-only: cannot {re.sub(' x$', ' {*}', action)} ({{*}})." for action in actions}
+    assert sorted(keys - CATALOGUE.keys()) == []
+
+
+def test_each_type_of_file_that_is_refused_is_translated():
+    kinds = [*sniff.UNSUPPORTED.values(), *sniff.UNSUPPORTED_ARCHIVES.values(), *sniff.COMPOUND_STREAMS.values()]
+    assert [kind for kind in kinds if f"{{*}} is {kind}." not in CATALOGUE] == []
+
+
+def test_each_language_of_a_warning_is_translated():
+    names = {*language.LANGUAGES, *language.SCRIPTS.values()} - {language.ENGLISH}
+    assert [name for name in names if f"{name} text: search works best in English." not in CATALOGUE] == []

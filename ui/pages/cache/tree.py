@@ -17,7 +17,7 @@ from ui.format import cost_per_token, count, short, size
 ROOT = "all"
 _MAX_PASSAGES = 160
 _MAX_CHILDREN = 24
-_UNKNOWN = "Passage of another library or model"
+UNKNOWN_PASSAGE = "Passage of another library or model"
 _SORTS_LAST = "\uffff"
 _ROLES = {"auxiliary": "auxiliary model", "alone": "without prefix"}
 _DOCUMENT, _MERGED, _PINNED = "#5f646b", "#7a7f86", "#e0a33a"
@@ -52,7 +52,7 @@ class Box:
 def short_name(passage: CachedPassage) -> str:
     """Return a passage's name within its document: 'Passage 12, page 3'."""
     if (chunk := passage.chunk) is None:
-        return _UNKNOWN
+        return UNKNOWN_PASSAGE
     page = "" if chunk.page is None else f", page {chunk.page}"
     role = f" ({_ROLES[passage.role]})" if passage.role in _ROLES else ""
     return f"Passage {chunk.index + 1}{page}{role}"
@@ -60,7 +60,7 @@ def short_name(passage: CachedPassage) -> str:
 
 def full_name(passage: CachedPassage) -> str:
     """Return a passage's name with its document's."""
-    return _UNKNOWN if passage.chunk is None else f"{passage.chunk.document_name} · {short_name(passage)}"
+    return UNKNOWN_PASSAGE if passage.chunk is None else f"{passage.chunk.document_name} · {short_name(passage)}"
 
 
 def age_label(node: NodeInfo) -> str:

@@ -9,7 +9,7 @@ from ui.components.tiers import POLICIES, TIERS
 from ui.figures.hit_rate import COLOURS
 from ui.format import GIB, UNKNOWN, cost_per_token, count, duration, percent, size
 from ui.html import Markup, button, fact, join, swatch, tag
-from ui.pages.cache.tree import Box, age_label, full_name, short_name
+from ui.pages.cache.tree import UNKNOWN_PASSAGE, Box, age_label, short_name
 
 PIN_LASTS = "until KVScope exits or other settings are loaded"
 _FREQUENCY = "How often questions, or adding its document, used this passage; includes earlier runs of KVScope."
@@ -117,7 +117,7 @@ def render_details(view: CacheView, key: str, confirm_evict: bool = False) -> Ma
     )
     return tag(
         "article",
-        tag("h3", tag("bdi", chunk.document_name if chunk else full_name(passage)), tag("small", subtitle)),
+        tag("h3", tag("bdi", chunk.document_name) if chunk else UNKNOWN_PASSAGE, tag("small", subtitle)),
         tag("p", *_badges(node), class_="kv-badges"),
         render_text(chunk.text, "Text of the passage") if chunk else None,
         _path(passage, by_key),
@@ -218,7 +218,8 @@ def _path(passage: CachedPassage, by_key: Mapping[str, CachedPassage]) -> Markup
     steps: list[Markup] = []
     while (parent := passage.node.parent) is not None:
         passage = by_key[parent]
-        steps.insert(0, tag("li", button("choose", parent, tag("bdi", full_name(passage)))))
+        name = join(tag("bdi", passage.chunk.document_name), " · ") if passage.chunk else None
+        steps.insert(0, tag("li", button("choose", parent, name, tag("span", short_name(passage)))))
     if not steps:
         return None
     title = tag("span", "Computed after", title=_PATH, class_="kv-term")

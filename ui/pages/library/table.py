@@ -319,8 +319,8 @@ def _card(passage: Passage, previous_end: int, excerpt: Excerpt | None) -> Marku
         body = tag("figure", tag("figcaption", page_label(excerpt)), render_excerpt(excerpt))
         return tag("li", header, body, class_="kv-chunk")
     overlap = max(0, previous_end - chunk.start)
-    repeated = tag("span", chunk.text[:overlap], class_="kv-overlap", title="Repeated from the previous passage")
-    text = tag(
-        "div", repeated if overlap else None, chunk.text[overlap:], class_="kv-chunk-text", dir="auto", translate="no"
-    )
+    repeated = tag("span", chunk.text[:overlap], translate="no")
+    repeated = tag("span", repeated, class_="kv-overlap", title="Repeated from the previous passage")
+    new = tag("span", chunk.text[overlap:], translate="no")
+    text = tag("div", repeated if overlap else None, new, class_="kv-chunk-text", dir="auto")
     return tag("li", header, text, class_="kv-chunk")

@@ -128,7 +128,7 @@ def render_system_info(info: SystemInfo) -> Markup:
         tag("p", tag("code", info.data_folder), class_="kv-muted"),
         tag("ul", *rows, class_="kv-parts"),
         tag("h4", "Versions"),
-        tag("dl", *(fact(name, version) for name, version in info.versions), class_="kv-versions"),
+        tag("dl", *(fact(name, version) for name, version in info.versions), class_="kv-versions", translate="no"),
         tag("h4", "Licences"),
         tag("p", _LICENCE),
         class_="kv-about",
