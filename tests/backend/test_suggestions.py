@@ -58,6 +58,24 @@ def test_questions_of_the_sample_documents():
     assert suggest_questions("a.md", [report]) == ["What does a.md say about what passengers told us?"]
 
 
+def test_the_first_line_is_the_title_unless_it_is_a_lower_heading():
+    text = "## Who can join us here?\n\nAll.\n\n## Fees of members\n\nNone."
+    about_fees = "What does a.md say about Fees of members?"
+    assert suggest_questions("a.md", [text]) == ["Who can join us here?", about_fees]
+    assert suggest_questions("a.md", ["## Rules of the club\n\nSome.\n"]) == [
+        "What does a.md say about Rules of the club?"
+    ]
+    assert suggest_questions("a.md", ["# Rules of the club\n\nSome.\n"]) == []
+
+
+def test_questions_about_a_german_text_are_german():
+    text = (
+        "# Mietvertrag\n\n## Die Kosten der Wohnung\n\nDie Mieter zahlen mit einer Frist von drei Tagen, und das in der "
+        "Form, die auch die Vermieter und das Ende des Vertrags an sich haben. Es ist nicht ein Grund zu nennen.\n"
+    )
+    assert suggest_questions("miete.pdf", [text]) == ["Was steht in miete.pdf \u00fcber Kosten der Wohnung?"]
+
+
 @pytest.mark.parametrize(
     "line",
     [
