@@ -70,7 +70,7 @@ def test_the_first_line_is_the_title_unless_it_is_a_lower_heading():
 
 def test_questions_about_a_german_text_are_german():
     text = (
-        "# Mietvertrag\n\n## Die Kosten der Wohnung\n\nDie Mieter zahlen mit einer Frist von drei Tagen, und das in der "
+        "# Mietvertrag\n\n## Die Kosten der Wohnung\n\nDie Mieter zahlen mit einer Frist von drei Tagen und das in der "
         "Form, die auch die Vermieter und das Ende des Vertrags an sich haben. Es ist nicht ein Grund zu nennen.\n"
     )
     assert suggest_questions("miete.pdf", [text]) == ["Was steht in miete.pdf \u00fcber Kosten der Wohnung?"]
