@@ -18,7 +18,7 @@ from store.names import MAX_LENGTH, split_suffix
 
 TOPIC = re.compile(
     r"(?P<english>.*?)\bsays? about (?P<topic>.+)"
-    r"|(?P<german>.*?\bsteht (?:im|in) .+?) (?:\u00fcber|zu[mr]?) (?P<thema>.+)",
+    r"|(?P<german>.*?\bsteht (?:im|in) .{1,200}?) (?:\u00fcber|zu[mr]?) (?P<thema>.+)",
     re.I | re.S,
 )
 KINDS = (QuestionKind.FACT, QuestionKind.LIST)
@@ -75,13 +75,11 @@ def named_documents(subject: str, names: dict[str, str]) -> tuple[set[str], str]
     """
     words = set(split_words(subject))
     before = subject.casefold().rpartition("\u2026")[0][-MAX_LENGTH:]
-    starts = [before[word.start() :] for word in re.finditer(r"\b\w", before)] if before else []
+    starts = [before[word.start() :] for word in re.finditer(r"\b\w", before[: 1 - MIN_CUT_CHARS])]
     named: dict[str, set[str]] = {}
     for document, name in names.items():
         full, stem = set(split_words(name)), set(split_words(split_suffix(name)[0]))
-        if cut := next(
-            (start for start in starts if len(start) >= MIN_CUT_CHARS and name.casefold().startswith(start)), ""
-        ):
+        if cut := next(filter(name.casefold().startswith, starts), ""):
             named[document] = set(split_words(cut))
         elif full <= words and "." in name:
             named[document] = full
@@ -90,7 +88,7 @@ def named_documents(subject: str, names: dict[str, str]) -> tuple[set[str], str]
     named = {key: each for key, each in named.items() if not any(each < other for other in named.values())}
     known = Counter[str]()
     for document in named:
-        known |= Counter(split_words(names[document]))
+        known |= Counter(split_words(names[document])) | Counter(named[document])  # a cut name ends within a word
     marks = {mark for document in named for mark in names[document] if mark in MARKS} | ({"\u2026"} if named else set())
     others = "".join(letter for letter in subject if letter not in marks)
     return set(named), WORD.sub(lambda word: _hide(word[0], known), others)

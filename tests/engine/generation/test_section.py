@@ -1,5 +1,7 @@
 """A section is quoted by its heading only if it is clear of which document, and never half a sentence."""
 
+import time
+
 import pytest
 
 from engine.generation.section import PARTIAL_CONFIDENCE, find_section
@@ -108,6 +110,7 @@ def test_a_name_cut_as_in_a_suggestion_is_that_of_its_document():
     assert ask(f"What does {LONG[:47]}… say about vacation?", documents) == []
     twice = [*documents, (f"{LONG}, new.pdf", JOB)]
     assert ask(f"What does {LONG[:47]}… say about termination?", twice) == []
+    assert ask(f"What does {LONG[:-2]}… say about termination?", documents) == ["Three months, in writing."]
     assert ask("What does A v… say about termination?", documents) == []
 
 
@@ -187,3 +190,15 @@ def test_the_caption_of_a_table_is_followed_by_its_rows_only():
 def test_the_first_of_equal_headings_of_a_document_is_less_certain():
     text = "# A\n\n## Fees\n\nOne.\n\n# B\n\n## Fees\n\nTwo.\n\n## End"
     assert section("What does a.md say about fees?", *chunks("a.md", text)) == (["One."], PARTIAL_CONFIDENCE)
+
+
+def test_hostile_questions_and_headings_take_little_time():
+    headings = "\n\n".join(["# " + "1. " * 500 + "1." * 2000, "# Fees"] * 50)
+    started = time.perf_counter()
+    for question in (
+        "steht in " * 5000,
+        "a\u2026" * 5000 + " say about fees",
+        "x, " * 5000 + "say about " + "the " * 5000,
+    ):
+        assert ask(question, [("a.md", headings)]) == []
+    assert time.perf_counter() - started < 5
