@@ -27,7 +27,7 @@ from engine.generation.ranking import (
     UnitRanker,
     score_quote,
 )
-from engine.generation.section import section_units
+from engine.generation.section import find_section
 from engine.generation.span_scorer import Span, SpanScorer
 from engine.generation.summary import summarize
 from engine.generation.table_questions import (
@@ -88,7 +88,7 @@ class Evidence:
         self.scores = scorer.score(prepared.standalone_question, prepared.texts, cancel)
         self._prepared = prepared
         self._ranker = UnitRanker(prepared, encoder)
-        self._section = section_units(prepared, self._ranker.units)
+        self._section = find_section(prepared, self.kind, self._ranker.units)
         parts = split_parts(prepared.original_question) if self.kind in COMPOSABLE_KINDS else []
         parts = parts if len(parts) > 1 else []
         self._parts = [self._ranker.rank(part, scorer.score(part, prepared.texts, cancel)) for part in parts]
@@ -101,8 +101,8 @@ class Evidence:
     def quoted_answer(self) -> list[Quote]:
         """Return the quotes that answer the question, in the order to show them; none if a model is to answer."""
         changes = [quote for change in self._prepared.changes for quote in change]
-        if changes or self._section:
-            return changes or self._quotes(self._section)
+        if changes or self._section.units:
+            return changes or self._quotes(self._section.units)
         if self.kind is QuestionKind.SUMMARY:
             return self._summary()
         if self.kind is QuestionKind.COMPARISON:
@@ -212,8 +212,8 @@ class Evidence:
     @cached_property
     def confidence(self) -> float:
         """How likely an answer made of the best quote is right; 0 if no passage has what the question expects."""
-        if self._prepared.changes or self._section:
-            return 1.0  # found by comparing all of two texts, or by its heading
+        if self._prepared.changes or self._section.units:
+            return 1.0 if self._prepared.changes else self._section.confidence  # by comparing all, or by its heading
         expected = expected_content(self._prepared.original_question)
         has_form = expected is None or bool(self._parts) or any(map(expected.search, self._prepared.texts))
         if not has_form or not self._ranked:

@@ -1,41 +1,184 @@
-"""Find the section that a question names by its heading: 'What does the lease say about termination and notice?'."""
+"""Find the section that a question names by its heading: 'What does the lease say about termination and notice?'.
+
+It is quoted only if it is clear which document is meant; other questions are left to the search for an answer.
+"""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
-from itertools import takewhile
+from dataclasses import dataclass, replace
 
 from engine.prompt.pack import PreparedPrompt
+from engine.prompt.question_kind import QuestionKind, split_parts
+from engine.prompt.titles import CAPTION_LEVEL, is_title_of, topic_words
 from engine.prompt.units import Unit
-from engine.text import split_words
+from engine.text import WORD, split_words
+from store.markdown import HEADING
+from store.names import MAX_LENGTH, split_suffix
 
-TOPIC = re.compile(r"\bsays? about (?:the |our |my )?(.+)", re.I)
+TOPIC = re.compile(
+    r"(?P<english>.*?)\bsays? about (?P<topic>.+)"
+    r"|(?P<german>.*?\bsteht (?:im|in) .{1,200}?) (?:\u00fcber|zu[mr]?) (?P<thema>.+)",
+    re.I | re.S,
+)
+KINDS = (QuestionKind.FACT, QuestionKind.LIST)
+SEVERAL = re.compile(r"\b(?:and|or|both|each|all|every|versus|und|oder|sowie|beiden?|alle[mnrs]?)\b|[,;&/]", re.I)
+FILE = re.compile(r"\w\.[a-z]\w{1,4}\b|\u2026", re.I)  # of a file's name
+MARKS = ",;&/"  # that also separate names
+MIN_CUT_CHARS = 8  # of a name's start before '\u2026'
+GENERIC = re.compile(  # words that name no document, though a file may be called so
+    r"an?|and|the|our|my|this|that|these|those|it|they|what|which|who|how|do|does|did|say|in|documents?|files?|texts?"
+    r"|im|der|die|das|den|dem|und|was|steht|dokumente?|datei|dateien"
+)
 MAX_SECTION_UNITS = 6
-MAX_NUMBER_WORDS = 3  # before a title: '2.1', 'Table 3:', '4. About the'
+PARTIAL_CONFIDENCE = 0.9  # of a section that may go on, or that is one of several with this heading
+SENTENCE_END = re.compile(r"[.!?\u2026\u3002\uff01\uff1f][\"'\u201c\u201d\u2019\u00bb)\]*_]*$")
 
 
-def section_units(prepared: PreparedPrompt, units: Sequence[Unit]) -> list[Unit]:
-    """Return the first sentences, list items or rows of the section, or of the table; none if no heading is the topic.
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The first sentences, list items, rows and headings below a heading or caption; none if none is the topic."""
 
-    A document that the question names comes first.
-    """
-    question = prepared.original_question
-    match = TOPIC.search(question)
-    topic = split_words(match[1]) if match else []
-    if not topic:
-        return []
-    found = []
+    units: tuple[Unit, ...] = ()
+    confidence: float = 1.0
+
+
+def find_section(prepared: PreparedPrompt, kind: QuestionKind, units: Sequence[Unit]) -> Section:
+    """Return the section of the document that the question names, or of the only document that has one."""
+    match = TOPIC.match(prepared.original_question)
+    topic = topic_words(match["topic"] or match["thema"]) if match else []
+    if not match or not topic or kind not in KINDS or len(split_parts(prepared.original_question)) > 1:
+        return Section()
+    subject = match["english"] or match["german"] or ""
+    reader = _Reader(prepared, units)
+    named, others = named_documents(subject, reader.names)
+    if len(named) > 1 or SEVERAL.search(others) or FILE.search(others):
+        return Section()
+    found: dict[tuple[str, int], Section] = {}
     for i, unit in enumerate(units):
-        following = units[i + 1 : i + 1 + MAX_SECTION_UNITS]
-        is_caption = unit.block.kind == "paragraph" and bool(following) and following[0].block.kind == "table"
-        if unit.block.kind == "heading" or is_caption:
-            title = split_words(prepared.texts[unit.passage][unit.start : unit.end])
-            if title[-len(topic) :] == topic and len(title) <= len(topic) + MAX_NUMBER_WORDS:
-                found.append(_up_to_heading(following, unit.passage))
-    sections = [section for section in found if section]
-    names = [hit.chunk.document_name.casefold() for hit in prepared.hits]
-    named = [section for section in sections if names and names[section[0].passage] in question.casefold()]
-    return next(iter([*named, *sections]), [])
+        document = reader.documents[unit.passage]
+        if (not named or document in named) and reader.is_title(i) and is_title_of(reader.text(unit), topic):
+            section = reader.section_below(i)
+            if section.units:
+                found.setdefault((document, reader.offset(unit)), section)
+    documents = {document for document, _ in found}
+    if len(documents) != 1 or not _numbers(others) <= _numbers(reader.names[documents.pop()]):
+        return Section()
+    section = next(iter(found.values()))
+    return section if len(found) == 1 else replace(section, confidence=PARTIAL_CONFIDENCE)
 
 
-def _up_to_heading(units: Sequence[Unit], passage: int) -> list[Unit]:
-    return list(takewhile(lambda unit: unit.passage == passage and unit.block.kind != "heading", units))
+def named_documents(subject: str, names: dict[str, str]) -> tuple[set[str], str]:
+    """Return the ids of the documents that a text names, and the text with '_' for the words of these names.
+
+    A name has all its words in the text, with or without its suffix, or it is cut: 'A very long na\u2026'.
+    """
+    words = set(split_words(subject))
+    before = subject.casefold().rpartition("\u2026")[0][-MAX_LENGTH:]
+    starts = [before[word.start() :] for word in re.finditer(r"\b\w", before[: 1 - MIN_CUT_CHARS])]
+    named: dict[str, set[str]] = {}
+    for document, name in names.items():
+        full, stem = set(split_words(name)), set(split_words(split_suffix(name)[0]))
+        if cut := next(filter(name.casefold().startswith, starts), ""):
+            named[document] = set(split_words(cut))
+        elif full <= words and "." in name:
+            named[document] = full
+        elif stem <= words and not all(map(GENERIC.fullmatch, stem)):
+            named[document] = stem
+    named = {key: each for key, each in named.items() if not any(each < other for other in named.values())}
+    known = Counter[str]()
+    for document in named:
+        known |= Counter(split_words(names[document])) | Counter(named[document])  # a cut name ends within a word
+    marks = {mark for document in named for mark in names[document] if mark in MARKS} | ({"\u2026"} if named else set())
+    others = "".join(letter for letter in subject if letter not in marks)
+    return set(named), WORD.sub(lambda word: _hide(word[0], known), others)
+
+
+def _hide(word: str, known: Counter[str]) -> str:
+    """Return '_' for a word as often as it is known."""
+    known[word.lower()] -= 1
+    return "_" if known[word.lower()] >= 0 else word
+
+
+def _numbers(text: str) -> set[str]:
+    return set(re.findall(r"\d+", text))
+
+
+class _Reader:
+    """Reads the sections of a prompt's passages, from one passage into the next of its document."""
+
+    def __init__(self, prepared: PreparedPrompt, units: Sequence[Unit]) -> None:
+        self._texts, self._units = prepared.texts, units
+        self._chunks = [hit.chunk for hit in prepared.hits]
+        self.documents = [chunk.document_id for chunk in self._chunks] or list(map(str, range(len(self._texts))))
+        self.names = dict.fromkeys(self.documents, "")
+        self.names |= {chunk.document_id: chunk.document_name for chunk in self._chunks}
+
+    def text(self, unit: Unit) -> str:
+        return self._texts[unit.passage][unit.start : unit.end]
+
+    def offset(self, unit: Unit) -> int:
+        """Return the unit's first character in the text of its document."""
+        if not self._chunks:
+            return unit.start
+        chunk = self._chunks[unit.passage]
+        return chunk.start + unit.start - (len(self._texts[unit.passage]) - len(chunk.text.rstrip()))
+
+    def is_title(self, index: int) -> bool:
+        """Return whether a unit is a heading, or the line above a table."""
+        unit, *following = self._units[index : index + 2]
+        kinds = [each.block.kind for each in (unit, *following) if each.passage == unit.passage]
+        return kinds[0] == "heading" or kinds == ["paragraph", "table"]
+
+    def section_below(self, index: int) -> Section:
+        """Return the units up to the next heading that is not below this one; of a caption, the rows of its table."""
+        level = self._level(self._units[index])
+        taken: list[Unit] = []
+        passage: int | None = self._units[index].passage
+        rest = [unit for unit in self._units[index + 1 :] if unit.passage == passage]
+        while passage is not None:
+            for unit in rest:
+                if (unit.block.kind != "table") if level == CAPTION_LEVEL else (self._level(unit) <= level):
+                    return Section(tuple(map(self._without_mark, taken)))
+                if len(taken) == MAX_SECTION_UNITS:
+                    return self._partial(taken, unit)
+                taken.append(unit)
+            passage = self._next_passage(passage)
+            if passage is not None:  # it may repeat the end of the previous one
+                start = self._chunks[passage].start
+                taken = [unit for unit in taken if self.offset(unit) < start]
+                end = max((self.offset(unit) + unit.end - unit.start for unit in taken), default=0)
+                rest = [unit for unit in self._units if unit.passage == passage]
+                rest = [unit for unit in rest if self.offset(unit) + unit.end - unit.start > end]
+        return self._partial(taken, None)
+
+    def _partial(self, taken: list[Unit], following: Unit | None) -> Section:
+        """Return a section that goes on with a unit, or may go on, without a heading or part of a sentence at its end.
+
+        A line of a paragraph may be part of a sentence.
+        """
+        while taken:
+            last = taken[-1]
+            goes_on = following is None or (following.passage, following.block) == (last.passage, last.block)
+            is_cut = last.block.kind == "paragraph" and goes_on and not SENTENCE_END.search(self.text(last))
+            if last.block.kind != "heading" and not is_cut:
+                break
+            following = taken.pop()
+        return Section(tuple(map(self._without_mark, taken)), PARTIAL_CONFIDENCE)
+
+    def _next_passage(self, passage: int) -> int | None:
+        """Return the passage that follows in the document, if it is in the prompt."""
+        if not self._chunks:
+            return None
+        following = (self._chunks[passage].document_id, self._chunks[passage].index + 1)
+        keys = [(chunk.document_id, chunk.index) for chunk in self._chunks]
+        return keys.index(following) if following in keys else None
+
+    def _level(self, unit: Unit) -> int:
+        """Return the level of a heading; of other units, that of a caption, which ends no section."""
+        heading = HEADING.match(self.text(unit)) if unit.block.kind == "heading" else None
+        return len(heading[1]) if heading else CAPTION_LEVEL
+
+    def _without_mark(self, unit: Unit) -> Unit:
+        heading = HEADING.match(self.text(unit)) if unit.block.kind == "heading" else None
+        return replace(unit, start=unit.start + heading.start(2)) if heading else unit

@@ -86,7 +86,7 @@ PATTERNS = {  # the first that matches decides
         r"\bz\u00e4hl\w* .* auf\b|\bnenn\w* (?:mir )?(?:alle|die)",
     ),
     QuestionKind.YES_NO: re.compile(
-        rf"^(?:[^,?]{{3,60}}, )?(?!was\b.*{FUNCTION_WORD.pattern})(?:{AUXILIARY})\b"
+        rf"^(?:[^,?]{{3,60}}, )?(?!was steht\b|was\b.*{FUNCTION_WORD.pattern})(?:{AUXILIARY})\b"
         r"(?!.* (?:or|oder) )",
         re.I,
     ),

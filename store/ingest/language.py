@@ -49,11 +49,16 @@ def language_warning(text: str) -> str:
     ratio = scripts.total() / num_letters
     if ratio > MAX_FOREIGN_RATIO:
         name = _main_script(scripts)
-    elif (language := _language(sample)) != ENGLISH:
+    elif (language := _language_of(sample)) != ENGLISH:
         name = language
     else:
         return ""
     return f"{name} text: search works best in English. {_REMEDY}"
+
+
+def language_of(text: str) -> str:
+    """Return the language of a text in Latin script, or English if it is not clear."""
+    return _language_of(_take_sample(text))
 
 
 def _take_sample(text: str) -> str:
@@ -62,7 +67,7 @@ def _take_sample(text: str) -> str:
     return "\n".join(text[start : start + SAMPLE_CHARS] for start in range(0, len(text), len(text) // MAX_SAMPLES))
 
 
-def _language(sample: str) -> str:
+def _language_of(sample: str) -> str:
     """Return the language whose function words are clearly more frequent than the English ones, else English.
 
     Words are case-sensitive, so that names such as El Paso do not count.

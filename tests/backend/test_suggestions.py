@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from assets import ASSETS
 from backend.services.suggestions import MAX_NAME_CHARS, MAX_PASSAGES, MAX_QUESTIONS, suggest_questions
+from engine.generation.section import TOPIC
+from engine.prompt.titles import is_title_of, topic_words
 
 LEASE = """# Lease of Mill Lane 12
 
@@ -56,6 +58,33 @@ def test_questions_of_the_sample_documents():
     assert questions[0] == "What does Harbour Line.md say about the company?"
     report = "Report\n\n## 1. What passengers told us\n\nThe crews received the best marks."
     assert suggest_questions("a.md", [report]) == ["What does a.md say about what passengers told us?"]
+
+
+def test_the_first_line_is_the_title_unless_it_is_a_lower_heading():
+    text = "## Who can join us here?\n\nAll.\n\n## Fees of members\n\nNone."
+    about_fees = "What does a.md say about Fees of members?"
+    assert suggest_questions("a.md", [text]) == ["Who can join us here?", about_fees]
+    assert suggest_questions("a.md", ["## Rules of the club\n\nSome.\n"]) == [
+        "What does a.md say about Rules of the club?"
+    ]
+    assert suggest_questions("a.md", ["# Rules of the club\n\nSome.\n"]) == []
+
+
+@pytest.mark.parametrize(
+    "line", ["## 2.1 About our fees", "## **The rules** of it ##", "## 3 months of notice", "## \u00a7 4 Rent: a list:"]
+)
+def test_the_heading_is_found_by_its_suggested_question(line):
+    (question,) = suggest_questions("a.md", [f"# Lease\n\n{line}\n\nText.\n"])
+    match = TOPIC.match(question)
+    assert match and is_title_of(line, topic_words(match["topic"]))
+
+
+def test_questions_about_a_german_text_are_german():
+    text = (
+        "# Mietvertrag\n\n## Die Kosten der Wohnung\n\nDie Mieter zahlen mit einer Frist von drei Tagen und das in der "
+        "Form, die auch die Vermieter und das Ende des Vertrags an sich haben. Es ist nicht ein Grund zu nennen.\n"
+    )
+    assert suggest_questions("miete.pdf", [text]) == ["Was steht in miete.pdf \u00fcber Kosten der Wohnung?"]
 
 
 @pytest.mark.parametrize(

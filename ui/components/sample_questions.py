@@ -6,6 +6,7 @@ from typing import Any
 import gradio as gr
 
 from backend.interface.backend import Backend
+from backend.interface.errors import user_message
 from ui.events import Listeners, Update
 from ui.html import Markup, tag
 
@@ -71,7 +72,11 @@ class SuggestedQuestions:
         documents = [each for each in self._backend.documents() if each.name not in self._without][:_MAX_SUGGESTIONS]
         summaries = [f"Summarize {document.name}." for document in documents]
         ids = [document.id for document in documents]
-        suggested = self._backend.library.suggested_questions(ids, _MAX_SUGGESTIONS - 1)
+        try:
+            suggested = self._backend.library.suggested_questions(ids, _MAX_SUGGESTIONS - 1)
+        except Exception as error:  # noqa: BLE001  the UI's boundary; other updates of the page go on
+            user_message(error)  # logs it
+            suggested = []
         questions = [*summaries[:1], *suggested, *summaries[1:]][:_MAX_SUGGESTIONS]
         texts = [*questions, *[""] * (_MAX_SUGGESTIONS - len(questions))]
         shown = [gr.Button(text, visible=bool(text)) for text in texts]

@@ -51,6 +51,18 @@ def test_a_summary_of_the_newest_document_stays_before_questions_from_the_texts(
     assert shown() == ["Summarize notes.md.", hostile, "Now among the newest?"]
 
 
+def test_summaries_alone_are_offered_if_the_texts_cannot_be_read(monkeypatch, caplog):
+    def fail(*_):
+        raise RuntimeError("broken passage")
+
+    backend = FakeBackend(documents=TWO)
+    monkeypatch.setattr(backend.library, "suggested_questions", fail)
+    with gr.Blocks():
+        suggestions = SuggestedQuestions(backend, set())
+    shown = [button.value for button in list(suggestions.current().values())[1:] if button.visible]
+    assert shown == ["Summarize two.txt."] and "broken passage" in caplog.text
+
+
 def test_summaries_of_the_users_own_documents_are_offered():
     backend = FakeBackend(documents=[*TWO, Document("3" * 64, "<b>lease</b>.pdf", 10, 2, 8, time.time())])
     with gr.Blocks():

@@ -118,6 +118,14 @@ def test_file_type_and_date_added_filter_the_table_and_what_is_selected_together
     assert "No document matches" in session.show(session.page.refresh(session.view))[session.page.table]
     session.click("age", "")
     assert ">b.pdf<" in session.html  # the last document of the type was deleted
+    session.backend.stored_documents.append(replace(new, id="6" * 64, name="later"))
+    session.show(session.page.refresh(session.view))
+    assert session.view.file_type == "" and ">b.pdf<" in session.html  # the next one does not bring the filter back
+    session.click("type", "PDF")
+    for document in [each for each in session.backend.documents() if each.name.lower().endswith(".pdf")]:
+        session.click("delete", document.id)
+        session.click("confirm")
+    assert session.view.file_type == "" and ">later<" in session.html
 
 
 def test_a_choice_of_file_types_lists_those_of_the_documents_if_there_are_several():

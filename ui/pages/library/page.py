@@ -86,9 +86,10 @@ class Library:
         drawn = [self.table, self.summary, self.poll]
         document_list = self._sidebar.document_list
         self.uploads.wire(document_list, self._sidebar.current)
+        redrawn = [self.view, *drawn]
         for event in (*(tab.select for tab in tabs), self.poll.tick):
-            event(self.refresh, self.view, drawn, **_SERIAL)
-        self.table.input(self.refresh, self.view, drawn, trigger_mode="always_last", **_SERIAL)
+            event(self.refresh, self.view, redrawn, **_SERIAL)
+        self.table.input(self.refresh, self.view, redrawn, trigger_mode="always_last", **_SERIAL)
         document_list.change(None, None, None, js="() => window.kvLibrary?.refresh()", **INSTANT)
         added = [self._address, document_list, *self.uploads.progress_outputs()]
         for event in (self._address.submit, add_page.click):
@@ -225,16 +226,22 @@ class Library:
         return tuple(each.document.id for each in documents if each.document.id in view.selected)
 
     def _draw(self, view: View) -> Update:
-        """Return the table and its summary; poll again while cache usage is still being counted."""
+        """Return the table and its summary, and the view if its file type is gone.
+
+        Poll again while cache usage is still being counted.
+        """
         try:
             documents = self._backend.library.list_with_usage()
+            drawn_view = view.without_unused_type(documents)
             status = self._backend.status()
             not_ready = "" if status.ready else f"{status.message}. Your documents appear here once the model is ready."
             counting = any(each.bytes_by_tier is None for each in documents)
+            changed = {self.view: drawn_view} if drawn_view != view else {}
             return {
+                **changed,
                 self.table: join(
                     table.render_watched(self._watched()),
-                    table.render_table(documents, view, self._preview(view, documents), not_ready),
+                    table.render_table(documents, drawn_view, self._preview(view, documents), not_ready),
                 ),
                 self.summary: table.render_summary(
                     documents, self._kv_token_bytes(), has_ratings=not self._backend.feedback.is_empty()

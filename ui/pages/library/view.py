@@ -67,6 +67,10 @@ class View:
         """Return the view without its filters."""
         return replace(self, filter="", collection="", file_type="", age="")
 
+    def without_unused_type(self, documents: Sequence[DocumentUsage]) -> "View":
+        """Return the view without a file type that no document has any more."""
+        return self if self.file_type in ("", *existing_types(documents)) else replace(self, file_type="")
+
 
 def file_type(name: str) -> str:
     """Return one of FILE_TYPES for the name of a document."""
