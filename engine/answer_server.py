@@ -1,7 +1,7 @@
 """Answers by a model on another server with OpenAI's chat completion API, such as Ollama, llama.cpp or vLLM.
 
-Retrieval, citations and quotes are this engine's; KV of passages is neither reused nor seen. Whoever starts KVScope
-names the server: no request can.
+Retrieval, citations and quotes are this engine's; KV of passages is neither reused nor seen. The command line names the
+server: no request can.
 """
 
 import json
