@@ -28,7 +28,7 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime, of text reco
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from backend.runtime.free_memory import release_heap
-from backend.runtime.settings import Settings, overrides, read_settings, take_answer_server_key
+from backend.runtime.settings import Settings, overrides, read_settings, take_secrets
 from server.access import KEYS_VARIABLE, read_access
 from server.starting_page import StartingPage
 from store.audit import AuditLog
@@ -85,7 +85,7 @@ def _serve_mcp(settings: Settings, temporary: Path) -> int:
     output = os.fdopen(os.dup(1), "w", encoding="utf-8", newline="\n")
     os.dup2(2, 1)  # the client would take anything else on stdout for a message
     os.environ.pop(KEYS_VARIABLE, None)  # child processes would inherit it
-    answer_server_key = take_answer_server_key()
+    secrets = take_secrets()
     tempfile.tempdir = str(temporary.absolute())
     with _quick_imports():
         from backend.local import LocalBackend
@@ -93,7 +93,7 @@ def _serve_mcp(settings: Settings, temporary: Path) -> int:
         from server.mcp.tools import Tools
         from server.mcp.transports import serve_stdio
         from server.watched import WatchedFolders
-    backend = LocalBackend(settings, overrides(), answer_server_key)
+    backend = LocalBackend(settings, overrides(), secrets)
     served = audited(backend, AuditLog(settings.data if settings.audit else None))
     tools = Tools(served, settings.max_questions)
     serving = Thread(target=serve_stdio, args=(tools, output), daemon=True)  # at the end it may be waiting for stdin
@@ -108,7 +108,7 @@ def _serve_mcp(settings: Settings, temporary: Path) -> int:
 
 
 def _serve(settings: Settings, temporary: Path) -> int:
-    access, answer_server_key = read_access(settings), take_answer_server_key()
+    access, secrets = read_access(settings), take_secrets()
     if settings.web_pages is None:
         settings = settings.updated({"web_pages": access.credentials is None and not access.is_open})
     try:
@@ -130,7 +130,7 @@ def _serve(settings: Settings, temporary: Path) -> int:
             from server.watched import WatchedFolders
             from ui.layout import App, launch_options
             from ui.upload_files import delete_old
-        backend = LocalBackend(settings, overrides(), answer_server_key)
+        backend = LocalBackend(settings, overrides(), secrets)
         audit = AuditLog(settings.data if settings.audit else None)
         served = audited(limit_questions(backend, access.limits), audit)
         samples = SAMPLE_QUESTIONS if settings.sample_docs else None

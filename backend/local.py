@@ -10,7 +10,7 @@ from typing import IO, TypeVar
 from backend.interface.backend import Status, TierUsage
 from backend.interface.library import IngestProgress
 from backend.runtime.loader import SHUTDOWN_TIMEOUT_S, RuntimeLoader, model_config
-from backend.runtime.settings import Settings
+from backend.runtime.settings import Secrets, Settings
 from backend.runtime.tasks import TaskRegistry
 from backend.services.cache import ChunkOwners, LocalCacheService
 from backend.services.fidelity import IdleCalibration
@@ -45,10 +45,11 @@ class LocalBackend:
     """Models, documents and engine of one data folder, whose FolderLock the process must hold."""
 
     def __init__(
-        self, settings: Settings, overrides: Mapping[str, str] | None = None, answer_server_key: str = ""
+        self, settings: Settings, overrides: Mapping[str, str] | None = None, secrets: Secrets | None = None
     ) -> None:
+        secrets = secrets or Secrets()
         self.tasks = TaskRegistry()
-        self.loader = RuntimeLoader(settings, self.tasks, overrides or {})
+        self.loader = RuntimeLoader(settings, self.tasks, overrides or {}, secrets.kv_server_password)
         self._chunk_owners = chunk_owners = ChunkOwners()
         self.library = LocalLibraryService(self.loader, self.tasks, chunk_owners)
         self._calibration = IdleCalibration(self.loader, self.tasks)
@@ -56,7 +57,7 @@ class LocalBackend:
         self.cache = LocalCacheService(self.loader, chunk_owners)
         self.feedback = Feedback(settings.data)
         url, model, context = settings.answer_server, settings.answer_server_model, settings.answer_server_context
-        self.answer_server = AnswerServer(url, model, answer_server_key, context) if url else None
+        self.answer_server = AnswerServer(url, model, secrets.answer_server_key, context) if url else None
         self._metrics = Metrics(self.tier_usage, self._kernels)
         self._repairs = Repairs(self.loader, self.tasks)
         if settings.sample_docs:

@@ -194,7 +194,7 @@ def build_engine(
     def open_cache(decoder: Decoder) -> tuple[ChunkCache, PromptTemplate]:
         template = PromptTemplate(decoder.tokenizer)
         costs = load_cost_model(decoder, cost_folder)
-        return ChunkCache(decoder, template.prefix_ids, tiers.tree, costs), template
+        return ChunkCache(decoder, template.prefix_ids, tiers.tree, costs, tiers.remote), template
 
     main = auxiliary = open_cache(models.primary)
     if models.auxiliary is not models.primary:

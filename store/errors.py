@@ -56,3 +56,7 @@ class ExportFailed(KVScopeError):
 
 class KVIndexDamaged(StoreFull):
     hint = "Restart KVScope, which then creates the index of chunk KV again; no document is affected."
+
+
+class KVServerUnavailable(KVScopeError):
+    hint = "Chunk KV is computed here meanwhile; the connection is tried again."

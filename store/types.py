@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -177,3 +177,38 @@ class BlobStore(Protocol):
 
     def annotate(self, notes: dict[str, str]) -> None:
         """Replace the notes of existing blobs, all or none. Raises StoreFull."""
+
+
+PRESENT = -1  # of `SharedBlobStore.claim`
+
+
+class SharedBlobStore(Protocol):
+    """Tensors by key on a server that several processes share. All methods raise KVServerUnavailable."""
+
+    def warning(self) -> str:
+        """Return what is unsuitable in the server's configuration, as sentences for the user; empty if nothing is."""
+
+    def claim(self, keys: Sequence[str], lease_ms: int) -> list[int]:
+        """Say for each key whether to read it, to compute it, or to wait for another process.
+
+        Returns PRESENT; or 0 if the key is absent and this process has the lease to compute it now; or the
+        milliseconds that another process's lease still lasts.
+        """
+
+    def read(self, keys: Sequence[str]) -> Generator[tuple[str, int, dict[str, Tensor] | None]]:
+        """Yield each key with the bytes of its value, and its tensors or None if it is absent or damaged.
+
+        All keys are requested at once; the caller closes the generator.
+        """
+
+    def put(self, key: str, tensors: dict[str, Tensor]) -> bool:
+        """Write a value; return False if there is one already, or the key was deleted lately."""
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Delete keys, and refuse to write them for longer than any lease lasts."""
+
+    def discard(self, keys: Sequence[str]) -> None:
+        """Delete damaged values; they may be written again."""
+
+    def close(self) -> None:
+        """Close all connections."""

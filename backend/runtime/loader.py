@@ -37,7 +37,7 @@ from store.retrieval.embedding_model import download as download_embedding_model
 from store.retrieval.minilm import MiniLM
 from store.retrieval.reranker import CrossEncoderReranker
 from store.retrieval.reranker import download as download_reranker
-from store.types import Document
+from store.types import Document, SharedBlobStore
 
 GIB = 2**30
 SHUTDOWN_TIMEOUT_S = 10.0  # for the longest step that cannot be cancelled, such as reading weights
@@ -65,7 +65,9 @@ def model_config(settings: Settings) -> ModelConfig:
 class RuntimeLoader:
     """The settings of a backend and what is loaded for them; loads and reloads in a background thread."""
 
-    def __init__(self, settings: Settings, tasks: TaskRegistry, overrides: Mapping[str, str]) -> None:
+    def __init__(
+        self, settings: Settings, tasks: TaskRegistry, overrides: Mapping[str, str], kv_server_password: str = ""
+    ) -> None:
         self.settings = settings
         self.overrides = overrides  # by setting: the flag or variable that sets it, so that it cannot be changed
         self.on_open: Callable[[], None] = lambda: None  # after each loading; an error is logged
@@ -75,6 +77,7 @@ class RuntimeLoader:
         self.is_downloading = False  # for a change of settings
         self.error = ""  # why the latest change failed, and which settings are in use now
         self._tasks = tasks
+        self._kv_server_password = kv_server_password
         self._thread = Thread()
         self._lock = RLock()  # one change at a time
         self._download_cancelled = Event()
@@ -300,8 +303,11 @@ class RuntimeLoader:
                 device_bytes=int(settings.gpu_cache_gib * GIB),
                 policy=settings.eviction_policy,
                 bits=settings.disk_kv_bits,
+                remote_bits=settings.kv_server_bits,
             )
-            tiers = files.enter_context(closing(CacheHierarchy(config, blobs, models.primary.device)))
+            tiers = files.enter_context(
+                closing(CacheHierarchy(config, blobs, models.primary.device, self._kv_server()))
+            )
 
             def open_library(tokenizer: Tokenizer) -> DocumentLibrary:
                 return files.enter_context(closing(self.open_library(tokenizer)))
@@ -309,6 +315,13 @@ class RuntimeLoader:
             engine = build_engine(models, open_library, tiers, settings.data, self._stats)
             assert isinstance(engine.finder, DocumentLibrary)
             return Runtime(models, engine.finder, tiers, engine, blobs, files.pop_all())
+
+    def _kv_server(self) -> SharedBlobStore | None:
+        if not self.settings.kv_server:
+            return None
+        from store.kv.kv_server import KVServer  # noqa: PLC0415  redis-py is optional
+
+        return KVServer(self.settings.kv_server, self._kv_server_password)
 
     def open_library(self, tokenizer: Tokenizer) -> DocumentLibrary:
         """Open the library in the data folder; chunk sizes are counted with `tokenizer`."""

@@ -8,7 +8,8 @@ import os
 import sys
 from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -28,6 +29,7 @@ from store.preferences import Preferences
 
 MUTABLE_SETTINGS = tuple(field.name for field in fields(SettingsChange))  # saved in the data folder
 ANSWER_SERVER_KEY = "KVSCOPE_ANSWER_SERVER_KEY"
+KV_SERVER_PASSWORD = "KVSCOPE_KV_SERVER_PASSWORD"
 CHUNKING = ("chunk_size", "chunk_overlap")
 ALIASES = {  # names of version 0.1 that keep working, and --data-dir, by current name
     "data": "data_dir",
@@ -51,6 +53,14 @@ log = logging.getLogger("kvscope")
 def all_names(name: str) -> AliasChoices:
     """Return the names of a setting, the current one first."""
     return AliasChoices(name, *[ALIASES[name]] if name in ALIASES else [])
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """What the backend needs to connect to other servers; never logged or saved."""
+
+    answer_server_key: str = field(default="", repr=False)
+    kv_server_password: str = field(default="", repr=False)
 
 
 class BadSettings(KVScopeError):
@@ -122,6 +132,11 @@ class Settings(BaseSettings):
     """disk space for chunk KV in GiB"""
     disk_kv_bits: Literal[8, 16] = 16
     """precision of chunk KV on disk; 8 halves the size and is lossy"""
+    kv_server: str = ""
+    """Valkey or Redis that shares chunk KV with other KVScopes, such as redis://10.0.0.5:6379/0, or rediss:// for TLS;
+    its password, if it has one, is read from KVSCOPE_KV_SERVER_PASSWORD; needs requirements-cluster.txt"""
+    kv_server_bits: Literal[8, 16] = 16
+    """precision of chunk KV on that server; 8 halves the size and is lossy"""
     eviction_policy: Literal["pgdsf", "gdsf", "lru", "lfu"] = "pgdsf"
     """which chunk KV to evict first when a tier is full"""
     chunk_size: int = Field(512, ge=16, le=4096)
@@ -192,7 +207,7 @@ class Settings(BaseSettings):
     def _folders(cls, paths: list[Path]) -> list[Path]:
         return [path.expanduser().absolute() for path in paths]
 
-    @field_validator("disk_kv_bits", mode="before")
+    @field_validator("disk_kv_bits", "kv_server_bits", mode="before")
     @classmethod
     def _parse_bits(cls, bits: Any) -> Any:
         return int(bits) if bits in ("8", "16") else bits  # an environment variable is a string
@@ -213,6 +228,19 @@ class Settings(BaseSettings):
         if parts.username or parts.password:
             raise ValueError("leave the user and the password out of the address; set KVSCOPE_ANSWER_SERVER_KEY")
         return url.rstrip("/")
+
+    @field_validator("kv_server")
+    @classmethod
+    def _kv_address(cls, url: str) -> str:
+        parts = urlsplit(url)
+        _ = parts.port  # raises ValueError for a wrong one
+        if url and (parts.scheme not in ("redis", "rediss") or not parts.hostname):
+            raise ValueError("this is no address such as redis://127.0.0.1:6379/0")
+        if parts.password:
+            raise ValueError(f"leave the password out of the address; set {KV_SERVER_PASSWORD}")
+        if url and find_spec("redis") is None:
+            raise ValueError("a KV server needs redis-py: pip install -r requirements-cluster.txt")
+        return url
 
     @model_validator(mode="after")
     def _check_answer_server(self) -> "Settings":
@@ -314,15 +342,20 @@ def read_settings(arguments: list[str] | None = None) -> Settings:
     return settings
 
 
-def take_answer_server_key(environment: MutableMapping[str, str] = os.environ) -> str:
-    """Remove the answer server's key from the environment, which child processes inherit, and return it.
+def take_secret(name: str, environment: MutableMapping[str, str] = os.environ) -> str:
+    """Remove a key or password from the environment, which child processes inherit, and return it.
 
     Raises BadSettings if it cannot be sent.
     """
-    key = environment.pop(ANSWER_SERVER_KEY, "").strip()
-    if not (key.isascii() and key.isprintable()):
-        raise BadSettings(f"{ANSWER_SERVER_KEY} has characters that cannot be sent.")
-    return key
+    secret = environment.pop(name, "").strip()
+    if not (secret.isascii() and secret.isprintable()):
+        raise BadSettings(f"{name} has characters that cannot be sent.")
+    return secret
+
+
+def take_secrets() -> Secrets:
+    """Take all secrets of the backend from the environment. Raises BadSettings."""
+    return Secrets(take_secret(ANSWER_SERVER_KEY), take_secret(KV_SERVER_PASSWORD))
 
 
 def overrides(arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -8,7 +8,8 @@ from threading import Event
 
 from bench.data.item import Splitter, TokenCounter
 from engine.builder import ModelConfig, build_engine, load_models
-from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig, from_tensors, to_tensors
+from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig
+from engine.cache.quantize import from_tensors, to_tensors
 from engine.engine import Engine, PrefillResult
 from engine.model.sampling import TokenSampler
 from engine.prompt.pack import PreparedPrompt

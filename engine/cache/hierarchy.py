@@ -11,13 +11,14 @@ from dataclasses import asdict, dataclass, field
 from threading import Condition, Thread
 
 import torch
-from torch import Tensor
 
 from engine.cache.knowledge_tree import KnowledgeTree
+from engine.cache.quantize import from_tensors, to_tensors
+from engine.cache.remote import RemoteTier
 from engine.cache.tier import Record, Tier
 from engine.types import ChunkKV
 from store.errors import StoreFull
-from store.types import BlobStore
+from store.types import BlobStore, SharedBlobStore
 
 CPU = torch.device("cpu")
 log = logging.getLogger(__name__)
@@ -32,15 +33,24 @@ class CacheHierarchyConfig:
     device_bytes: int = 0  # used only if the primary model runs on a GPU
     policy: str = "pgdsf"  # key in engine.cache.eviction.POLICIES
     bits: int = 16  # of KV on disk; 8: quantized
+    remote_bits: int = 16  # of KV on the server; likewise
 
 
 class CacheHierarchy:
     """The knowledge tree and its disk writer. The tree starts with the KV that earlier processes left on disk.
 
-    Without `blobs` there is no disk tier, and KV is lost on restart. `device` is the primary model's.
+    Without `blobs` there is no disk tier, and KV is lost on restart. `device` is the primary model's. `server` shares
+    chunk KV with other engines.
     """
 
-    def __init__(self, config: CacheHierarchyConfig, blobs: BlobStore | None, device: torch.device) -> None:
+    def __init__(
+        self,
+        config: CacheHierarchyConfig,
+        blobs: BlobStore | None,
+        device: torch.device,
+        server: SharedBlobStore | None = None,
+    ) -> None:
+        self.remote = RemoteTier(server, config.remote_bits) if server else None
         self._writer: WriteBehind | None = None
         tiers: list[Tier[ChunkKV]] = []
         if device.type != "cpu":
@@ -80,9 +90,13 @@ class CacheHierarchy:
     def drain(self) -> None:
         if self._writer:
             self._writer.drain()
+        if self.remote:
+            self.remote.drain()
 
     def close(self) -> None:
-        """Write the queue and the nodes' statistics to disk."""
+        """Write the queues, and the nodes' statistics to disk."""
+        if self.remote:
+            self.remote.close()
         if self._writer is None:
             return
         self._writer.close(timeout_s=10)
@@ -270,36 +284,3 @@ class WriteBehind:
             return False
         self.error = ""
         return True
-
-
-def to_tensors(kv: ChunkKV, bits: int) -> dict[str, Tensor]:
-    """Return chunk KV as named tensors: unchanged for 16 `bits`, quantized for 8 as in KIVI (arXiv:2402.02750).
-
-    A few key channels are large for all tokens, so keys share a scale along each channel, and values along each token.
-    """
-    start = torch.tensor([kv.start])
-    if bits == 16:
-        return {"keys": kv.keys, "values": kv.values, "start": start}
-    keys, key_scales = _quantize(kv.keys, dim=2)
-    values, value_scales = _quantize(kv.values, dim=3)
-    kind = torch.empty(0, dtype=kv.keys.dtype)  # only its dtype is read
-    scales = {"key_scales": key_scales, "value_scales": value_scales}
-    return {"keys": keys, "values": values, **scales, "start": start, "kind": kind}
-
-
-def from_tensors(tensors: dict[str, Tensor]) -> ChunkKV:
-    """Return the chunk KV that `to_tensors` was given; exact for 16 bits."""
-    keys = tensors["keys"]
-    values = tensors["values"]
-    quantized = "kind" in tensors
-    if quantized:
-        dtype = tensors["kind"].dtype
-        keys = (keys.float() * tensors["key_scales"]).to(dtype)
-        values = (values.float() * tensors["value_scales"]).to(dtype)
-    return ChunkKV(keys, values, int(tensors["start"]), quantized)
-
-
-def _quantize(tensor: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """Return int8 values and fp32 scales, one scale for all values along `dim`."""
-    scales = tensor.float().abs().amax(dim, keepdim=True).clamp_min(1e-12) / 127  # int8's largest value
-    return (tensor.float() / scales).round().to(torch.int8), scales

@@ -6,6 +6,7 @@ chunk is exact, as it follows the prefix in any case, and so is a whole path of 
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -17,6 +18,7 @@ import torch
 
 from engine.cache.cost_model import CostModel
 from engine.cache.knowledge_tree import KnowledgeTree
+from engine.cache.remote import Fetch, RemoteTier
 from engine.cache.tier import Node, Record
 from engine.model.decoder import Decoder
 from engine.model.kv_buffer import KVBuffer
@@ -47,8 +49,10 @@ class ChunkCache:
     prefix_ids: tuple[int, ...]
     tree: KnowledgeTree[ChunkKV]  # shared by all models; fingerprints keep their KV apart, and equal models share it
     costs: CostModel | None = None  # without them all tokens cost the same, and cached KV is always read
+    remote: RemoteTier | None = None  # chunk KV that other engines computed, and this one computes
     _lock: RLock = field(default_factory=RLock)
     _unreplicated: list[str] = field(default_factory=list)  # keys to copy to the slowest tier
+    _unshared: dict[str, ChunkKV] = field(default_factory=dict)  # by key, to write to the remote tier
 
     def __post_init__(self) -> None:
         self._model = model_fingerprint(self.decoder)
@@ -60,7 +64,7 @@ class ChunkCache:
     @cached_property
     def without_prefix(self) -> "ChunkCache":
         """The cache of chunks computed without any prefix, for naive reuse."""
-        return ChunkCache(self.decoder, (), self.tree, self.costs)
+        return ChunkCache(self.decoder, (), self.tree, self.costs, self.remote)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -90,17 +94,14 @@ class ChunkCache:
 
         touched_nodes  receives the node that was read, for `record_hits` once an answer was generated from it
         """
-        key = self.chunk_key(ids)
-        with self._lock, self.tree.pinned_while([key]) as nodes:
-            if nodes and (hit := self._read(nodes[0], 0, len(ids))) is not None:
-                if touched_nodes is not None:
-                    touched_nodes += nodes
-                return hit
-            kv = self.compute(ids, cancel)
-            record = Record(key, None, len(ids), family=self.fingerprint)
-            self.tree.insert(key, record, kv, self._ms_per_token(0, len(ids)))
-            self._unreplicated.append(key)
-        return kv, "computed"
+        return self.get_or_compute_all([ids], cancel, touched_nodes)[0]
+
+    def get_or_compute_all(
+        self, chunks: Sequence[TokenIds], cancel: Event | None = None, touched_nodes: TouchedNodes | None = None
+    ) -> list[tuple[ChunkKV, str]]:
+        """Do the same for several chunks; the remote tier is read while missing ones are computed."""
+        with closing(self._fetch_remote(chunks)) as fetch:
+            return [self._get_or_compute(ids, cancel, touched_nodes, fetch) for ids in chunks]
 
     def gather(
         self,
@@ -130,7 +131,7 @@ class ChunkCache:
                 touched_nodes += nodes[: len(hits)]
         num_path_chunks = len(hits)
         if placement is not Placement.EXACT_PREFIX:
-            hits += [self.get_or_compute(ids, cancel, touched_nodes) for ids in chunks[num_path_chunks:]]
+            hits += self.get_or_compute_all(chunks[num_path_chunks:], cancel, touched_nodes)
         tiers = [tier for _, tier in hits] + ["computed"] * (len(chunks) - len(hits))
         return ChunkSet(tuple(kv for kv, _ in hits), tuple(tiers), num_path_chunks)
 
@@ -175,9 +176,13 @@ class ChunkCache:
                     self._unreplicated.append(keys[0])
 
     def flush(self) -> None:
-        """Copy KV that was computed or became hot since the last call to the slowest (persistent) tier."""
+        """Copy KV that was computed or became hot since the last call to the slowest and to the remote tier."""
         with self._lock:
             pending, self._unreplicated = self._unreplicated, []
+            unshared, self._unshared = self._unshared, {}
+        if self.remote:
+            for key, kv in unshared.items():
+                self.remote.put(self._remote_namespace, key, kv)
         pending = [key for key in pending if not self.tree.replicate(key) and key in self.tree]
         if self.tree.tiers[-1].budget_bytes:  # without a budget, replication never succeeds
             with self._lock:
@@ -194,7 +199,57 @@ class ChunkCache:
         keys = self.all_chunk_keys(ids)
         for key in keys:
             self.tree.delete(key)
+            with self._lock:
+                self._unshared.pop(key, None)
+        if self.remote:
+            self.remote.delete(self._remote_namespace, keys)
         return keys
+
+    def _get_or_compute(
+        self, ids: TokenIds, cancel: Event | None, touched_nodes: TouchedNodes | None, fetch: Fetch
+    ) -> tuple[ChunkKV, str]:
+        key = self.chunk_key(ids)
+        with self._lock, self.tree.pinned_while([key]) as nodes:
+            if nodes and (hit := self._read(nodes[0], 0, len(ids))) is not None:
+                if touched_nodes is not None:
+                    touched_nodes += nodes
+                return hit
+            tier = "remote"
+            kv = fetch.take(key)
+            if kv is None or not self._fits(kv, ids):
+                tier = "computed"
+                kv = self.compute(ids, cancel)
+                if self.remote:
+                    self._unshared[key] = kv
+            record = Record(key, None, len(ids), family=self.fingerprint)
+            self.tree.insert(key, record, kv, self._ms_per_token(0, len(ids)))
+            self._unreplicated.append(key)
+        return kv.to(self.decoder.device), tier
+
+    def _fetch_remote(self, chunks: Sequence[TokenIds]) -> Fetch:
+        """Start to read the chunks that no tier of this process has from the remote tier, if there is one."""
+        if self.remote is None:
+            return Fetch()
+        missing = {key: len(ids) for ids in chunks if (key := self.chunk_key(ids)) not in self.tree}
+        compute_ms = inf
+        if self.costs is not None:
+            compute_ms = sum(self.costs.estimate_ms(len(self.prefix_ids), tokens) for tokens in missing.values())
+        element_bytes = self.decoder.dtype.itemsize
+        sizes = {key: self.decoder.spec.kv_bytes(tokens, element_bytes) for key, tokens in missing.items()}
+        return self.remote.fetch(self._remote_namespace, sizes, compute_ms)
+
+    def _fits(self, kv: ChunkKV, ids: TokenIds) -> bool:
+        """Return whether KV from elsewhere has the shape of this chunk's."""
+        spec = self.decoder.spec
+        shape = (spec.num_layers, spec.num_kv_heads, len(ids), spec.head_dim)
+        tensors = (kv.keys, kv.values)
+        return kv.start == len(self.prefix_ids) and all(
+            tensor.shape == shape and tensor.dtype == self.decoder.dtype for tensor in tensors
+        )
+
+    @property
+    def _remote_namespace(self) -> str:
+        return f"{FORMAT_VERSION}:{self._model}"
 
     def _key(self, prefix_ids: TokenIds, ids: TokenIds) -> str:
         digest = hashlib.sha256(f"{self._model} {len(prefix_ids)} ".encode())

@@ -54,7 +54,9 @@ class AuxiliaryScorer:
         if mode is ScoreMode.LEARNED and self.selector is not None:
             return self.selector.score(question, texts, [primary.passage(text) for text in texts], cancel)
         passages = [self.template.passage(text) for text in texts]
-        chunks = chunks or [self.cache.get_or_compute(passage.ids, cancel, touched_nodes)[0] for passage in passages]
+        if not chunks:
+            hits = self.cache.get_or_compute_all([passage.ids for passage in passages], cancel, touched_nodes)
+            chunks = [kv for kv, _ in hits]
         if mode is ScoreMode.PER_CHUNK:
             scores = self.score_per_chunk(self.template.query_ids(question), chunks, cancel)
         else:

@@ -4,7 +4,7 @@ from threading import Event
 
 import pytest
 
-from backend.runtime.settings import ANSWER_SERVER_KEY, BadSettings, take_answer_server_key
+from backend.runtime.settings import ANSWER_SERVER_KEY, BadSettings, take_secret
 from engine.method import SERVER_METHOD, default_method
 from engine.request import Request
 from tests.backend.conftest import filled
@@ -35,9 +35,9 @@ def test_there_is_no_such_method_without_a_server(start):
 
 def test_the_key_is_taken_from_the_environment_and_checked():
     environment = {ANSWER_SERVER_KEY: " sk-1 \r\n", "HOME": "/"}
-    assert take_answer_server_key(environment) == "sk-1" and environment == {"HOME": "/"}
-    assert take_answer_server_key(environment) == ""
+    assert take_secret(ANSWER_SERVER_KEY, environment) == "sk-1" and environment == {"HOME": "/"}
+    assert take_secret(ANSWER_SERVER_KEY, environment) == ""
     for wrong in ("schl\u00fcssel", "a\rb"):
         with pytest.raises(BadSettings) as error:
-            take_answer_server_key({ANSWER_SERVER_KEY: wrong})
+            take_secret(ANSWER_SERVER_KEY, {ANSWER_SERVER_KEY: wrong})
         assert wrong not in str(error.value)
