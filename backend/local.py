@@ -8,11 +8,12 @@ from threading import Event
 from typing import IO, TypeVar
 
 from backend.interface.backend import Status, TierUsage
+from backend.interface.cache import KVServerUsage
 from backend.interface.library import IngestProgress
 from backend.runtime.loader import SHUTDOWN_TIMEOUT_S, RuntimeLoader, model_config
 from backend.runtime.settings import Secrets, Settings
 from backend.runtime.tasks import TaskRegistry
-from backend.services.cache import ChunkOwners, LocalCacheService
+from backend.services.cache import ChunkOwners, LocalCacheService, kv_server_usage
 from backend.services.fidelity import IdleCalibration
 from backend.services.library import LocalLibraryService
 from backend.services.metrics import Metrics
@@ -58,7 +59,7 @@ class LocalBackend:
         self.feedback = Feedback(settings.data)
         url, model, context = settings.answer_server, settings.answer_server_model, settings.answer_server_context
         self.answer_server = AnswerServer(url, model, secrets.answer_server_key, context) if url else None
-        self._metrics = Metrics(self.tier_usage, self._kernels)
+        self._metrics = Metrics(self.tier_usage, self._kernels, self._kv_server)
         self._repairs = Repairs(self.loader, self.tasks)
         if settings.sample_docs:
             self.loader.on_ready = self.library.add_samples
@@ -186,6 +187,10 @@ class LocalBackend:
     def _kernels(self) -> tuple[str, str]:
         runtime = self.loader.runtime
         return ("", "") if runtime is None else (runtime.models.attention, runtime.models.decoding)
+
+    def _kv_server(self) -> KVServerUsage | None:
+        runtime = self.loader.runtime
+        return None if runtime is None else kv_server_usage(runtime)
 
     def metrics_text(self) -> str:
         return self._metrics.render()

@@ -185,6 +185,8 @@ PRESENT = -1  # of `SharedBlobStore.claim`
 class SharedBlobStore(Protocol):
     """Tensors by key on a server that several processes share. All methods raise KVServerUnavailable."""
 
+    address: str  # host and port, for the user
+
     def warning(self) -> str:
         """Return what is unsuitable in the server's configuration, as sentences for the user; empty if nothing is."""
 

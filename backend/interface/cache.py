@@ -16,6 +16,19 @@ class CachedPassage:
 
 
 @dataclass(frozen=True, slots=True)
+class KVServerUsage:
+    """The server that shares chunk KV with other engines, and what this one did there since its models were loaded."""
+
+    address: str  # host and port
+    error: str  # why it is not used now; empty if it works
+    hits: int  # passages that were read
+    misses: int  # passages that were asked for and not delivered in time
+    read_bytes: int
+    written_bytes: int
+    failures: int  # times that it did not answer
+
+
+@dataclass(frozen=True, slots=True)
 class CacheView:
     tiers: tuple[TierInfo, ...]  # fastest first
     max_budget_bytes: tuple[int, ...]  # by tier: the largest budget that this machine allows
@@ -23,6 +36,7 @@ class CacheView:
     policy: str  # 'PGDSF', 'GDSF', 'LRU' or 'LFU'
     recent_queries: tuple[QueryStats, ...]  # the last few hundred, oldest first
     totals: QueryStats
+    kv_server: KVServerUsage | None = None
     is_complete: bool = True  # False while passages are still being matched to nodes; request another view
 
 

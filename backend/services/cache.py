@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Lock
 from time import monotonic
@@ -10,7 +10,7 @@ from time import monotonic
 import psutil
 import torch
 
-from backend.interface.cache import CachedPassage, CacheView
+from backend.interface.cache import CachedPassage, CacheView, KVServerUsage
 from backend.runtime.loader import Runtime, RuntimeLoader
 from engine.cache.admin import CacheAdmin, EvictionResult, NodeInfo, TierInfo
 from engine.engine import Engine
@@ -82,6 +82,7 @@ class LocalCacheService:
                 policy=tree.policy,
                 recent_queries=runtime.engine.stats.recent(),
                 totals=runtime.engine.stats.totals(),
+                kv_server=kv_server_usage(runtime),
                 is_complete=is_complete,
             )
 
@@ -111,6 +112,12 @@ class LocalCacheService:
             chunk = chunks.get(chunk_id)
             passages.append(CachedPassage(node, chunk, role if chunk else "other"))
         return tuple(passages), None not in all_keys.values()
+
+
+def kv_server_usage(runtime: Runtime) -> KVServerUsage | None:
+    """Return the use of the KV server; None without one."""
+    remote = runtime.tiers.remote
+    return KVServerUsage(remote.address, remote.error, **asdict(remote.stats)) if remote else None
 
 
 def _max_budget(tier: TierInfo, device: torch.device, data: Path) -> int:

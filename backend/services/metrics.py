@@ -12,6 +12,7 @@ from functools import partial
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from backend.interface.backend import TierUsage
+from backend.interface.cache import KVServerUsage
 from engine.request import Answer
 
 MODEL = "model_name"  # vLLM's label; here kvscope/<method>, as in the list of models
@@ -37,17 +38,34 @@ COUNTERS = {  # description and labels after the model's, by name
     "kvscope:drafts": ("Drafts by what verification found.", ["status"]),
     "kvscope:stage_seconds": ("Time in each stage; stages overlap.", ["stage"]),
 }
+SERVER_GAUGES = {  # description by name; since the models were loaded
+    "up": "Whether the KV server works; 0 also without one.",
+    "hits": "Passages read from the KV server.",
+    "misses": "Passages that were not on the KV server, or that it delivered too late.",
+    "read_bytes": "Bytes of chunk KV read from the KV server.",
+    "written_bytes": "Bytes of chunk KV written to the KV server.",
+    "failures": "Times that the KV server did not answer.",
+}
 STAGE_HISTOGRAMS = {"queue": "vllm:request_queue_time_seconds", "decode": "vllm:request_decode_time_seconds"}
 CACHE_RESULTS = {"exact prefix hit": "exact", "chunk hit": "chunk", "miss": "missed", "none": "unused"}
 
 
 class Metrics:
-    """Counts requests. `tier_usage` returns the cache tiers, fastest first; `kernels` what attends and what decodes."""
+    """Counts requests.
+
+    tier_usage  returns the cache tiers, fastest first
+    kernels     returns what attends and what decodes
+    kv_server   returns the use of the KV server; None without one
+    """
 
     def __init__(
-        self, tier_usage: Callable[[], list[TierUsage]], kernels: Callable[[], tuple[str, str]] = lambda: ("", "")
+        self,
+        tier_usage: Callable[[], list[TierUsage]],
+        kernels: Callable[[], tuple[str, str]] = lambda: ("", ""),
+        kv_server: Callable[[], KVServerUsage | None] = lambda: None,
     ) -> None:
         self._tier_usage = tier_usage
+        self._kv_server = kv_server
         self._kernels = kernels
         self._answers: dict[object, Answer | None] = {}  # of the running requests
         self._registry = registry = CollectorRegistry()
@@ -69,6 +87,7 @@ class Metrics:
             for name in ("Attention", "Decoding")
         ]
         self._tier_budgets = gauge("kvscope:kv_budget_bytes", "Budget for chunk KV.", ["tier"])
+        self._server_gauges = {name: gauge(f"kvscope:kv_server_{name}", text) for name, text in SERVER_GAUGES.items()}
 
     @contextmanager
     def track(self) -> Iterator[Callable[[Answer], Answer]]:
@@ -101,6 +120,9 @@ class Metrics:
             self._tier_budgets.labels(tier.tier).set(tier.budget_bytes)
         fastest = tiers[0] if tiers and tiers[0].budget_bytes else None
         self._cache_usage.set(fastest.size_bytes / fastest.budget_bytes if fastest else 0.0)
+        if (server := self._kv_server()) is not None:
+            for name, server_gauge in self._server_gauges.items():
+                server_gauge.set(not server.error if name == "up" else getattr(server, name))
         for info, reason in zip(self._kernel_info, self._kernels(), strict=True):
             info.clear()
             if reason:

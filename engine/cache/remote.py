@@ -33,9 +33,9 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class RemoteStats:
-    """Counts since the process began."""
+    """Counts of one remote tier since it was opened."""
 
-    hits: int = 0  # chunks
+    hits: int = 0  # chunks that were read
     misses: int = 0  # chunks that were asked for and not delivered in time
     read_bytes: int = 0
     written_bytes: int = 0
@@ -95,6 +95,7 @@ class RemoteTier:
 
     def __init__(self, server: SharedBlobStore, bits: int = 16) -> None:
         self.stats = RemoteStats()
+        self.address = server.address
         self.error = ""  # why the server is not used now
         self._server = server
         self._bits = bits
@@ -175,7 +176,7 @@ class RemoteTier:
                 leased = [name for name, ms in left.items() if 0 < ms < leased_ms]
                 for name, ms in left.items():
                     if name in leased:
-                        fetch.expect(keys[name], ms / 1e3)
+                        fetch.expect(keys[name], ms / 1e3 + 5 * POLL_S)
                     elif ms != PRESENT:
                         fetch.deliver(keys[name], None)
                 num_found += self._read_present(fetch, {name: keys[name] for name in left if left[name] == PRESENT})

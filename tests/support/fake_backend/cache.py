@@ -24,6 +24,7 @@ class FakeCache:
         self.chunks: dict[str, Chunk] = {}
         self.error: Exception | None = None
         self.is_complete = True
+        self.kv_server = None
 
     def fill(
         self, names: tuple[str, ...] = ("harbour-handbook.md", "fares.pdf"), each: int = 6, text: str = TEXT
@@ -65,6 +66,7 @@ class FakeCache:
             tree.policy,
             self.stats.recent(),
             self.stats.totals(),
+            self.kv_server,
             self.is_complete,
         )
 

@@ -2,12 +2,13 @@
 
 import json
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import gradio as gr
 import pytest
 
-from backend.interface.cache import QueryStats
+from backend.interface.cache import KVServerUsage, QueryStats
 from engine.errors import ModelNotReady
 from tests.support.fake_backend.cache import GIB, FakeCache
 from ui.figures.base import plotly_label
@@ -153,6 +154,17 @@ def test_cards_show_budget_speed_and_clock(cache):
         assert text in plain(cards)
     assert cards.count('type="range"') == 2
     assert "is saved, unless --gpu-cache-gib" in cards
+
+
+def test_a_kv_server_has_a_card_with_its_error(cache):
+    assert "KV server" not in render_tier_cards(cache.snapshot())
+    cache.kv_server = KVServerUsage("10.0.0.5:6379", "", 1234, 56, 3 * 2**30, 2**20, 0)
+    card = plain(render_tier_cards(cache.snapshot()))
+    for text in ("KV server", "10.0.0.5:6379", "Works.", "1,234", "56", "3.00 GiB", "1.00 MiB"):
+        assert text in card
+    cache.kv_server = replace(cache.kv_server, error="The KV server <b> does not work.")
+    cards = render_tier_cards(cache.snapshot())
+    assert "The KV server &lt;b&gt; does not work." in cards and "Works." not in cards
 
 
 def test_a_tier_that_needs_no_copy_is_instant(cache):

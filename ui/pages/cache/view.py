@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 
-from backend.interface.cache import CachedPassage, CacheView, NodeInfo, QueryStats, TierInfo
+from backend.interface.cache import CachedPassage, CacheView, KVServerUsage, NodeInfo, QueryStats, TierInfo
 from ui.components.excerpt import render_text
 from ui.components.tiers import POLICIES, TIERS
 from ui.figures.hit_rate import COLOURS
@@ -26,6 +26,11 @@ _CLOCK = (
 _MEASURED = "Measured on this machine. KV is recomputed instead where loading would take longer."
 _NOT_MEASURED = "Nothing has been loaded from this tier yet."
 _NODES = "Passages with KV in this tier; each path through the knowledge tree counts separately."
+_SERVER_HITS = "Passages whose keys and values (KV) another KVScope had computed, and this one read."
+_SERVER_MISSES = "Passages that were not on the server, or that it delivered too late; they were computed here."
+_SERVER_READ = "Since the models were loaded."
+_SERVER_WRITTEN = "Since the models were loaded; written after the first token of an answer."
+_SERVER_FAILURES = "Times that the server did not answer; it is then left alone for ten seconds."
 _BUDGET = (
     "Takes effect immediately and is saved, unless --gpu-cache-gib, --cpu-cache-gib or --disk-cache-gib overrides it "
     "at the next start."
@@ -42,7 +47,8 @@ def render_tier_cards(view: CacheView, rejected: bool = False) -> Markup:
     """Return one card per tier: size, budget, load speed and clock; `rejected` says whether a budget was rejected."""
     cards = map(_tier_card, view.tiers, view.max_budget_bytes)
     # Without any change in the HTML, the slider of a rejected budget would stay moved.
-    return tag("div", *cards, class_="kv-tiers", data_refusal=time.monotonic_ns() if rejected else None)
+    server = _server_card(view.kv_server) if view.kv_server else None
+    return tag("div", *cards, server, class_="kv-tiers", data_refusal=time.monotonic_ns() if rejected else None)
 
 
 def render_policy(view: CacheView) -> Markup:
@@ -182,6 +188,26 @@ def _tier_card(tier: TierInfo, max_budget_bytes: int) -> Markup:
         ),
         class_="kv-tier-card",
         aria_label=f"{label.name} tier",
+    )
+
+
+def _server_card(server: KVServerUsage) -> Markup:
+    label = TIERS["remote"]
+    return tag(
+        "section",
+        tag("h3", swatch(label.colour), label.name, tag("small", label.speed)),
+        tag("p", tag("strong", server.address), class_="kv-used"),
+        tag("p", server.error or "Works.", class_="kv-note" if server.error else "kv-muted"),
+        tag(
+            "dl",
+            fact("Passages read", f"{server.hits:,}", _SERVER_HITS),
+            fact("Not there in time", f"{server.misses:,}", _SERVER_MISSES),
+            fact("Read", size(server.read_bytes), _SERVER_READ),
+            fact("Written", size(server.written_bytes), _SERVER_WRITTEN),
+            fact("Failures", f"{server.failures:,}", _SERVER_FAILURES),
+        ),
+        class_="kv-tier-card",
+        aria_label=label.name,
     )
 
 
