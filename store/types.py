@@ -197,11 +197,11 @@ class SharedBlobStore(Protocol):
         milliseconds that another process's lease still lasts.
         """
 
-    def read(self, keys: Sequence[str]) -> Generator[tuple[str, int, dict[str, Tensor] | None]]:
-        """Yield each key with the bytes of its value, and its tensors or None if it is absent or damaged.
+    def read(self, keys: Sequence[str]) -> Generator[tuple[str, bytes]]:
+        """Yield each key with its value, empty if it is absent. All are requested at once; close the generator."""
 
-        All keys are requested at once; the caller closes the generator.
-        """
+    def decode(self, key: str, value: bytes) -> dict[str, Tensor] | None:
+        """Return the tensors of a value; None if it is damaged."""
 
     def put(self, key: str, tensors: dict[str, Tensor]) -> bool:
         """Write a value; return False if there is one already, or the key was deleted lately."""

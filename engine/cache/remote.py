@@ -8,8 +8,10 @@ one delivers what it can. A thread writes and deletes, so that no request waits 
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from math import inf
 from threading import Condition, Thread
 
 import torch
@@ -21,6 +23,7 @@ from store.errors import KVServerUnavailable
 from store.types import PRESENT, SharedBlobStore
 
 GRACE = 0.05  # of the computing time that a request waits for the server before it computes
+MAX_GRACE_S = 0.5
 DEADLINE = 0.7  # of the computing time, after which a request reads no more
 MAX_COMPUTE_MS = 60_000.0  # assumed for unknown computing times
 RETRY_S = 10.0  # without requests to the server after an error
@@ -43,48 +46,80 @@ class RemoteStats:
 
 
 class Fetch:
-    """Chunks that are being read from the server for one request, in the order in which it will take them."""
+    """Chunks that are being read from the server for one request: from the last to the first that it will take.
 
-    def __init__(self, keys: Iterable[str] = (), compute_ms: float = 0.0) -> None:
-        self.compute_ms = compute_ms  # of all keys
+    sizes       bytes of KV by key, in the order in which they will be taken
+    compute_ms  to compute all of them
+    """
+
+    def __init__(self, sizes: Mapping[str, int] | None = None, compute_ms: float = 0.0) -> None:
+        self.compute_ms = compute_ms
+        self._sizes = dict(sizes or {})
         self._began = time.monotonic()
-        self._pending = dict.fromkeys(keys, self._began + GRACE * compute_ms / 1e3)  # until when `take` waits
-        self._found: dict[str, ChunkKV] = {}
-        self._changed = Condition()
+        self._wait_until = dict.fromkeys(self._sizes, self._began + min(MAX_GRACE_S, GRACE * compute_ms / 1e3))
+        self._found: dict[str, ChunkKV] = {}  # and not yet taken
+        self._read_bytes = 0
+        self._is_patient = True
         self._is_closed = False
+        self._changed = Condition()
 
     @property
     def is_over(self) -> bool:
         """Whether reading more is of no use: all is computed, or it takes too long."""
         return self._is_closed or time.monotonic() > self._began + DEADLINE * self.compute_ms / 1e3
 
+    def compute_share_ms(self, keys: Iterable[str]) -> float:
+        """Return the time to compute some of the chunks."""
+        return self.compute_ms * sum(self._sizes[key] for key in keys) / max(1, sum(self._sizes.values()))
+
     def take(self, key: str) -> ChunkKV | None:
-        """Return the KV of a key if the server delivers it soon; None if it is to be computed now."""
+        """Return the KV of a key if the server delivers it soon; None if it is to be computed now.
+
+        After the first short wait, a request waits again only if the key is expected within half of its computing
+        time, and never again if it did so in vain.
+        """
         with self._changed:
-            while key in self._pending and (left_s := self._pending[key] - time.monotonic()) > 0:
-                self._changed.wait(left_s)
-            self._pending.pop(key, None)
+            self._wait(key, self._wait_until.get(key, 0.0))
+            if key in self._wait_until and self._is_patient:
+                max_wait_s = self.compute_share_ms([key]) / 2e3
+                if self._seconds_left(key) < max_wait_s:
+                    self._wait(key, time.monotonic() + max_wait_s)
+                    self._is_patient = key not in self._wait_until
+            self._wait_until.pop(key, None)
             return self._found.pop(key, None)
 
     def deliver(self, key: str, kv: ChunkKV | None) -> None:
         """Hand over what was read for a key; None if it must be computed."""
         with self._changed:
-            if self._pending.pop(key, None) is not None and kv is not None:
+            if kv is not None:
+                self._read_bytes += self._sizes[key]
+            if self._wait_until.pop(key, None) is not None and kv is not None:
                 self._found[key] = kv
             self._changed.notify_all()
 
     def expect(self, key: str, seconds: float) -> None:
         """Let `take` wait longer for a key that another engine is computing."""
         with self._changed:
-            if key in self._pending:
-                self._pending[key] = time.monotonic() + seconds
+            if key in self._wait_until:
+                self._wait_until[key] = time.monotonic() + seconds
 
     def close(self) -> None:
         """Read no more; what is pending must be computed."""
         with self._changed:
             self._is_closed = True
-            self._pending.clear()
+            self._wait_until.clear()
             self._changed.notify_all()
+
+    def _wait(self, key: str, until: float) -> None:
+        while key in self._wait_until and (left_s := until - time.monotonic()) > 0:
+            self._changed.wait(left_s)
+
+    def _seconds_left(self, key: str) -> float:
+        """Return when a key will have been read at the present speed, which is known after the first chunk."""
+        if not self._read_bytes:
+            return inf
+        pending_bytes = sum(self._sizes[each] for each in self._wait_until)  # those before the key are taken
+        return pending_bytes * (time.monotonic() - self._began) / self._read_bytes
 
 
 class RemoteTier:
@@ -165,14 +200,13 @@ class RemoteTier:
 
     def _read(self, fetch: Fetch, namespace: str, sizes: Mapping[str, int]) -> None:
         keys = {self._name(namespace, key): key for key in reversed(list(sizes))}
-        ms_per_byte = fetch.compute_ms / max(1, sum(sizes.values()))
         lease_ms = int(1.5 * fetch.compute_ms) + 200
         num_found = 0
         try:
             leased = list(keys)
             while leased and not fetch.is_over:
                 left = dict(zip(leased, self._server.claim(leased, lease_ms), strict=True))
-                leased_ms = ms_per_byte * sum(sizes[keys[name]] for name, ms in left.items() if ms > 0)
+                leased_ms = fetch.compute_share_ms(keys[name] for name, ms in left.items() if ms > 0)
                 leased = [name for name, ms in left.items() if 0 < ms < leased_ms]
                 for name, ms in left.items():
                     if name in leased:
@@ -191,28 +225,30 @@ class RemoteTier:
             self.stats.misses += len(sizes) - num_found
 
     def _read_present(self, fetch: Fetch, keys: Mapping[str, str]) -> int:
-        """Read values, given the chunk's key by name; return how many were good."""
-        began, num_bytes, num_found = time.monotonic(), 0, 0
-        damaged = []
-        with closing(self._server.read(list(keys))) as values:
-            for name, size_bytes, tensors in values:
-                kv = None
-                with suppress(KeyError, ValueError, RuntimeError):
-                    kv = from_tensors(tensors) if tensors else None
-                if size_bytes and kv is None:
-                    damaged.append(name)
-                num_bytes += size_bytes
-                num_found += kv is not None
-                fetch.deliver(keys[name], kv)
+        """Read values, given the chunk's key by name, while a second thread decodes; return how many were good."""
+        began, num_bytes = time.monotonic(), 0
+
+        def decode(name: str, value: bytes) -> bool:
+            kv = None
+            with suppress(KeyError, ValueError, RuntimeError):
+                kv = from_tensors(self._server.decode(name, value) or {})
+            if value and kv is None:
+                self._server.discard([name])  # before this engine writes it again
+            fetch.deliver(keys[name], kv)
+            return kv is not None
+
+        with closing(self._server.read(list(keys))) as values, ThreadPoolExecutor(1, "remote kv decoder") as decoder:
+            decoded = []
+            for name, value in values:
+                num_bytes += len(value)
+                decoded.append(decoder.submit(decode, name, value))
                 if fetch.is_over:
                     break
         if num_bytes:
             sample = 1e3 * (time.monotonic() - began) / num_bytes
             self._ms_per_byte += (EMA_WEIGHT if self._ms_per_byte else 1.0) * (sample - self._ms_per_byte)
             self.stats.read_bytes += num_bytes
-        if damaged:
-            self._server.discard(damaged)
-        return num_found
+        return sum(each.result() for each in decoded)
 
     def _fail(self, error: KVServerUnavailable) -> None:
         if not self.error:

@@ -99,7 +99,7 @@ class KVServer:
         with self._errors():
             return [int(left) for left in self._claim(pairs, [max(1, min(lease_ms, MAX_LEASE_MS))])]
 
-    def read(self, keys: Sequence[str]) -> Generator[tuple[str, int, dict[str, Tensor] | None]]:
+    def read(self, keys: Sequence[str]) -> Generator[tuple[str, bytes]]:
         if not keys:
             return
         pool = self._client.connection_pool
@@ -113,11 +113,23 @@ class KVServer:
                 with self._errors():
                     value = connection.read_response(disable_decoding=True)
                 num_left -= 1
-                yield key, len(value or b""), _decode(key, value) if value else None
+                yield key, value or b""
         finally:
             if num_left:
                 connection.disconnect()
             pool.release(connection)
+
+    def decode(self, key: str, value: bytes) -> dict[str, Tensor] | None:
+        if len(value) < HEADER.size:
+            return None
+        magic, length, digest = HEADER.unpack_from(value)
+        data = memoryview(value)[HEADER.size :]
+        if magic != MAGIC or length != len(data) or digest != _digest(key, data):
+            return None
+        try:
+            return load(bytes(data))
+        except SafetensorError:
+            return None
 
     def put(self, key: str, tensors: dict[str, Tensor]) -> bool:
         with self._errors():
@@ -145,8 +157,8 @@ class KVServer:
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except (RedisError, OSError) as error:
-            reason = type(error).__name__ if isinstance(error, OSError) else str(error)
+        except (RedisError, OSError, ValueError) as error:  # ValueError: closed meanwhile
+            reason = str(error) if isinstance(error, RedisError) else type(error).__name__
             raise KVServerUnavailable(f"The KV server {self.address} does not work ({reason}).") from error
 
 
@@ -157,19 +169,6 @@ def _lease(key: str) -> str:
 def _encode(key: str, tensors: dict[str, Tensor]) -> bytes:
     data = save({name: tensor.detach().contiguous() for name, tensor in tensors.items()})
     return HEADER.pack(MAGIC, len(data), _digest(key, data)) + data
-
-
-def _decode(key: str, value: bytes) -> dict[str, Tensor] | None:
-    if len(value) < HEADER.size:
-        return None
-    magic, length, digest = HEADER.unpack_from(value)
-    data = memoryview(value)[HEADER.size :]
-    if magic != MAGIC or length != len(data) or digest != _digest(key, data):
-        return None
-    try:
-        return load(bytes(data))
-    except SafetensorError:
-        return None
 
 
 def _digest(key: str, data: bytes | memoryview) -> bytes:

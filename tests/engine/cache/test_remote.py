@@ -2,6 +2,7 @@
 
 from contextlib import closing
 from threading import Event, Lock
+from time import monotonic, sleep
 
 import pytest
 import torch
@@ -45,8 +46,11 @@ class MemoryServer:
     def read(self, keys):
         self._called("read", keys)
         for key in keys:
-            value = self.values.get(key)
-            yield key, 1000 if value else 0, None if value == "damaged" else value
+            yield key, key.encode() if key in self.values else b""
+
+    def decode(self, key, value):
+        tensors = self.values[key] if value else None
+        return None if tensors == "damaged" else tensors
 
     def put(self, key, tensors):
         self._called("put", [key])
@@ -114,7 +118,7 @@ def test_an_engine_reads_what_another_computed_bit_for_bit_and_once(start, serve
         assert torch.equal(kv.keys, expected.keys) and torch.equal(kv.values, expected.values)
         assert kv.start == expected.start and not kv.quantized
     assert tiers_of(cache) == ["host"] * 3
-    assert (cache.remote.stats.hits, cache.remote.stats.misses) == (3, 0)
+    wait_for(lambda: (cache.remote.stats.hits, cache.remote.stats.misses) == (3, 0))
     cache.flush()
     assert cache.remote.drain(5)
     assert sum(name == "put" for name, *_ in server.calls) == 3  # what was read is not written again
@@ -169,9 +173,8 @@ def test_a_wrong_value_is_computed_instead_and_one_that_is_damaged_is_replaced(s
     assert torch.equal(read[0][0].keys, good["keys"])
     cache.flush()
     assert cache.remote.drain(5)
-    assert (server.values[name] is not good) and (
-        damage not in ("damaged", "a missing tensor") or "keys" in server.values[name]
-    )
+    if damage in ("damaged", "a missing tensor"):
+        assert torch.equal(server.values[name]["values"], good["values"])
 
 
 def test_a_server_that_never_answers_delays_a_request_only_briefly(start, server):
@@ -186,14 +189,15 @@ def test_a_dead_server_is_not_asked_again_for_a_while(start, server, monkeypatch
     server.works = False
     cache = start()
     assert tiers_of(cache) == ["computed"] * 3
+    wait_for(lambda: (cache.remote.stats.failures, cache.remote.stats.misses) == (1, 3))
     assert cache.remote.error == "The server does not work. " + KVServerUnavailable.hint
-    assert cache.remote.stats.failures == 1
     server.works, calls = True, len(server.calls)
     cache.tree.clear()
     assert tiers_of(cache) == ["computed"] * 3 and len(server.calls) == calls
     monkeypatch.setattr(remote.time, "monotonic", lambda now=remote.time.monotonic: now() + remote.RETRY_S)
     cache.tree.clear()
-    assert tiers_of(cache) == ["remote"] * 3 and cache.remote.error == ""
+    assert tiers_of(cache) == ["remote"] * 3
+    wait_for(lambda: not cache.remote.error)
 
 
 def test_what_is_faster_to_compute_than_to_read_is_computed_and_reading_is_tried_again_later(start, server):
@@ -280,8 +284,15 @@ def test_closing_does_not_wait_for_a_dead_server(start, server):
     server.works = False
     cache.delete(CHUNKS[0])
     with closing(cache.remote):
-        while not cache.remote.error:
-            pass
+        wait_for(lambda: cache.remote.error)
+
+
+def wait_for(condition):
+    """Wait for what another thread does after a request has its KV."""
+    deadline = monotonic() + 5
+    while not condition():
+        assert monotonic() < deadline
+        sleep(0.001)
 
 
 def fill_and_take(start, server):
