@@ -8,7 +8,7 @@ import binascii
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from inspect import getdoc
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_type_hints
@@ -25,7 +25,7 @@ from backend.interface.backend import Backend
 from backend.interface.limits import MAX_QUESTIONS
 from backend.interface.session import SessionEvent
 from engine.errors import BadRequest
-from engine.method import default_method
+from engine.method import default_method, server_note
 from engine.request import Answer, Request
 from server.chat import check_finished, default_ratio
 from server.client import current_client
@@ -206,7 +206,11 @@ class Tools:
         return tuple(keys[each] for each in documents)
 
     async def _list_tools(self, context: Any, params: Any) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[tool.describe(name) for name, tool in self._tools.items()])
+        tools = self._tools
+        if server_note(self._backend.methods()):  # passages are sent to another server
+            annotations = tools["ask"].annotations.model_copy(update={"open_world_hint": True})
+            tools = tools | {"ask": replace(tools["ask"], annotations=annotations)}
+        return types.ListToolsResult(tools=[tool.describe(name) for name, tool in tools.items()])
 
     async def _call_tool(
         self, context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams

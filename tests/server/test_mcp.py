@@ -22,7 +22,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from app import main
+from engine.answer_server import AnswerServer, method_info
 from engine.request import Quote, Request
+from engine.strategies import list_methods
 from server.bodies import MAX_EVENT_BYTES
 from server.mcp import tools as mcp_tools
 from store.audit import ACTIONS, AuditLog
@@ -227,6 +229,18 @@ def test_clients_have_the_limits_and_entries_that_they_have_elsewhere(keyed, fol
     *_, entry = map(json.loads, (folder / "audit" / ACTIONS).read_text().splitlines())
     label = f"key {hashlib.sha256(key.encode()).hexdigest()[:8]}"
     assert (entry["client"], entry["action"], entry["name"]) == (label, "add", f"{mode}.md")
+
+
+def test_ask_says_whether_another_server_answers(backend, monkeypatch):
+    async def use():
+        async with Client(mcp_tools.Tools(backend).server()) as client:
+            return {tool.name for tool in (await client.list_tools()).tools if tool.annotations.open_world_hint}
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(anyio.run, use).result() == set()
+        server = AnswerServer("http://127.0.0.1:1/v1", "big")
+        monkeypatch.setattr(backend, "methods", lambda: [method_info(server), *list_methods()])
+        assert pool.submit(anyio.run, use).result() == {"ask"}
 
 
 def test_questions_at_a_time_are_limited(url, backend):

@@ -1,7 +1,7 @@
 """Compile the kernels on this machine, and load the attention if it is right and faster than torch's there.
 
-The library and the result of its probe are kept in a folder, under a key of source, compiler and processor. Whatever
-goes wrong leaves torch's attention in use, with the reason as a sentence.
+The library and the result of its probe, or why it could not be compiled, are kept in a folder, under a key of source,
+compiler and processor. Whatever goes wrong leaves torch's attention in use, with the reason as a sentence.
 """
 
 import hashlib
@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -34,6 +35,7 @@ FLAGS = ("-std=c++17", "-O3", "-ffp-contract=off", "-fopenmp", "-shared", "-fPIC
 INSTRUCTIONS = ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512bf16", "-mavx512vnni", "-mfma")
 DIGEST = "sha256"  # key of the library's digest in the stored result
 TIMEOUT_S = 60.0  # of compiling, and of the probe; they take 5 s and 4 s
+RETRY_S = 86400.0  # after which a failed compile is tried again
 MAX_ERROR_RATIO = 1.5  # of the kernel's error to torch's
 MIN_SPEEDUP = 1.1
 log = logging.getLogger(__name__)
@@ -66,7 +68,7 @@ def choose_kernels(folder: Path, timeout_s: float = TIMEOUT_S) -> KernelChoice:
         _check_private(folder)
         result = _read_result(library)
         if result is None:
-            _compile(compiler, library, timeout_s)
+            _compile_once(compiler, library, timeout_s)
             result = _probe(library, timeout_s)
             with suppress(OSError):  # it is measured again at the next start
                 stored = asdict(result) | {DIGEST: _digest(library)}
@@ -134,6 +136,23 @@ def _read_result(library: Path) -> ProbeResult | None:
 
 def _digest(library: Path) -> str:
     return hashlib.sha256(library.read_bytes()).hexdigest()
+
+
+def _compile_once(compiler: str, library: Path, timeout_s: float) -> None:
+    """Compile the sources; if that failed less than RETRY_S ago, raise KernelUnavailable with that reason instead.
+
+    Later it is tried again: a missing header or a full disk may be no more, which the key does not tell.
+    """
+    failure = library.with_suffix(".failed")
+    with suppress(OSError):
+        if time.time() - failure.stat().st_mtime < RETRY_S:
+            raise KernelUnavailable(failure.read_text("utf-8", "replace"))
+    try:
+        _compile(compiler, library, timeout_s)
+    except KernelUnavailable as error:
+        with suppress(OSError):
+            write_atomic(failure, str(error).encode())
+        raise
 
 
 def _compile(compiler: str, library: Path, timeout_s: float) -> None:

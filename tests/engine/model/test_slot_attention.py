@@ -1,6 +1,7 @@
 """The compiled attention kernel against fp32, and what happens where it cannot be compiled, is wrong or is slow."""
 
 import json
+import os
 import sys
 from dataclasses import replace
 from functools import cache
@@ -212,6 +213,22 @@ def test_a_compiler_that_fails_or_hangs_leaves_torchs_attention(compiler, tmp_pa
     compiler(script)
     assert said in chosen(tmp_path / "kernels", timeout_s=0.3)
     assert not list((tmp_path / "kernels").glob("*.so"))
+
+
+def test_a_failed_compile_is_tried_again_with_another_compiler_or_a_day_later(compiler, tmp_path):
+    count = f"echo run >> {tmp_path}/runs"
+
+    def runs():
+        return (tmp_path / "runs").read_text().count("run")
+
+    compiler(f"{count}; echo 'no such header' >&2; exit 1")
+    reasons = {chosen(tmp_path / "kernels") for _ in range(3)}
+    assert len(reasons) == 1 and "no such header" in reasons.pop() and runs() == 1
+    compiler(f"{count}; echo 'another reason' >&2; exit 1")
+    assert "another reason" in chosen(tmp_path / "kernels") and runs() == 2
+    for failure in (tmp_path / "kernels").glob("*.failed"):
+        os.utime(failure, (0, 0))
+    assert "another reason" in chosen(tmp_path / "kernels") and runs() == 3
 
 
 @pytest.mark.slow
