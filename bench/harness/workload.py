@@ -79,9 +79,7 @@ def open_workload(arguments: Namespace, length: int) -> Iterator[Workload]:
         tiers = CacheHierarchy(CacheHierarchyConfig(4 * GIB, 64 * GIB), DiskBlobs(root / "kv"), models.primary.device)
         engine = build_engine(models, open_filled_library, tiers)
         engine.max_tokens = length + 1024  # timing only: beyond the training length, quality suffers but time does not
-        pairs = rng.sample(list(product(_DEEDS, _THINGS)), MAX_QUESTIONS)
-        questions = [f"Who {deed} the {thing}, and where?" for deed, thing in pairs[: arguments.samples + 1]]
-        yield Workload(engine, tiers, questions, passages)
+        yield Workload(engine, tiers, make_questions(rng, arguments.samples + 1), passages)
 
 
 def ask_all(
@@ -95,6 +93,12 @@ def ask_all(
                     work.engine.passages.warm(text)
             _, *questions = [measure(work, number) for number in progress(work.numbers, f"{length} tokens")]
         yield length, {compared: [question[compared] for question in questions] for compared in questions[0]}
+
+
+def make_questions(rng: random.Random, number: int) -> list[str]:
+    """Return different questions about such paragraphs, at most MAX_QUESTIONS."""
+    pairs = rng.sample(list(product(_DEEDS, _THINGS)), MAX_QUESTIONS)
+    return [f"Who {deed} the {thing}, and where?" for deed, thing in pairs[:number]]
 
 
 def make_paragraph(rng: random.Random, tokenizer: Tokenizer) -> str:

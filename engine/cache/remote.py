@@ -23,10 +23,10 @@ from store.errors import KVServerUnavailable
 from store.types import PRESENT, SharedBlobStore
 
 GRACE = 0.05  # of the computing time that a request waits for the server before it computes
-MAX_GRACE_S = 0.5
+MIN_GRACE_S, MAX_GRACE_S = 0.005, 0.5
 DEADLINE = 0.7  # of the computing time, after which a request reads no more
 MAX_COMPUTE_MS = 60_000.0  # assumed for unknown computing times
-RETRY_S = 10.0  # without requests to the server after an error
+RETRY_S = 8.0  # without requests to the server after an error
 POLL_S = 0.02  # for chunks that another engine is computing
 MAX_QUEUED_BYTES = 256 * 2**20  # of KV to be written; more is not written
 BITS = (16, 8)
@@ -56,7 +56,8 @@ class Fetch:
         self.compute_ms = compute_ms
         self._sizes = dict(sizes or {})
         self._began = time.monotonic()
-        self._wait_until = dict.fromkeys(self._sizes, self._began + min(MAX_GRACE_S, GRACE * compute_ms / 1e3))
+        grace_s = min(MAX_GRACE_S, max(MIN_GRACE_S, GRACE * compute_ms / 1e3))
+        self._wait_until = dict.fromkeys(self._sizes, self._began + grace_s)
         self._found: dict[str, ChunkKV] = {}  # and not yet taken
         self._read_bytes = 0
         self._is_patient = True

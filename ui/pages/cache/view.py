@@ -30,7 +30,7 @@ _SERVER_HITS = "Passages whose keys and values (KV) another KVScope had computed
 _SERVER_MISSES = "Passages that were not on the server, or that it delivered too late; they were computed here."
 _SERVER_READ = "Since the models were loaded."
 _SERVER_WRITTEN = "Since the models were loaded; written after the first token of an answer."
-_SERVER_FAILURES = "Times that the server did not answer; it is then left alone for ten seconds."
+_SERVER_FAILURES = "Times that the server did not answer; it is then left alone for some seconds."
 _BUDGET = (
     "Takes effect immediately and is saved, unless --gpu-cache-gib, --cpu-cache-gib or --disk-cache-gib overrides it "
     "at the next start."
