@@ -1,7 +1,9 @@
 """Routing of questions to engines by their set of chunks, by common prefix, or at random.
 
 Ties and homes of new chunks: rendezvous hashing (Thaler and Ravishankar, 1998). Load bound: consistent hashing with
-bounded loads (arXiv:1608.01350), with queued work in ms in place of a number of requests.
+bounded loads (arXiv:1608.01350); an engine's load is the work in ms that it was given lately, not the length of its
+queue at the moment, which the score takes into account: most queues are short, and 1.25x their mean excludes any engine
+that is not idle.
 """
 
 import random
@@ -113,28 +115,33 @@ class RoutingConfig:
     """Settings that all policies share."""
 
     saved_ms_per_token: float  # measured: prefill time that one cached token saves
-    load_bound: float = 1.25  # times the mean queued work; an engine above it is not chosen
+    load_bound: float = 1.25  # times the mean load; an engine above it is not chosen
+    load_window_ms: float = 60_000.0  # mean load at which all loads are halved, so that old work is forgotten
     hot_share: float = 0.25  # of one engine's share of the questions: a chunk requested more often is replicated
     prefix_tokens: int = 400_000  # `prefix` only: tokens that the router remembers per engine
 
 
 class BaseRouting:
-    """The engines and their queued work."""
+    """The engines, their queued work and their load."""
 
     def __init__(self, config: RoutingConfig) -> None:
         self._config = config
         self._queued_ms: dict[str, float] = {}
+        self._load_ms: dict[str, float] = {}
         self._hashes: dict[str, int] = {}
         self._lock = RLock()
 
     def add_engine(self, engine: str) -> None:
         with self._lock:
             self._queued_ms.setdefault(engine, 0.0)
+            mean = sum(self._load_ms.values()) / max(1, len(self._load_ms))
+            self._load_ms.setdefault(engine, mean)  # or a new engine would get everything for a while
             self._hashes[engine] = stable_hash(engine)
 
     def remove_engine(self, engine: str) -> None:
         with self._lock:
             self._queued_ms.pop(engine, None)
+            self._load_ms.pop(engine, None)
             self._hashes.pop(engine, None)
 
     def engines(self) -> list[str]:
@@ -145,10 +152,17 @@ class BaseRouting:
         with self._lock:
             return self._queued_ms.get(engine, 0.0)
 
+    def load_ms(self, engine: str) -> float:
+        with self._lock:
+            return self._load_ms.get(engine, 0.0)
+
     def started(self, engine: str, work_ms: float) -> None:
         with self._lock:
             if engine in self._queued_ms:
                 self._queued_ms[engine] += work_ms
+                self._load_ms[engine] += work_ms
+                if sum(self._load_ms.values()) > self._config.load_window_ms * len(self._load_ms):
+                    self._load_ms = {each: load / 2 for each, load in self._load_ms.items()}
 
     def finished(self, engine: str, work_ms: float) -> None:
         with self._lock:
@@ -159,9 +173,9 @@ class BaseRouting:
         """Return the queued work of the engines that are within the load bound; the least loaded one always is."""
         if not self._queued_ms:
             raise NoEngine("No engine is registered with the router.")
-        least = min(self._queued_ms.values())
-        bound = max(least, self._config.load_bound * sum(self._queued_ms.values()) / len(self._queued_ms))
-        return {engine: queued for engine, queued in self._queued_ms.items() if queued <= bound}
+        loads = self._load_ms.values()
+        bound = max(min(loads), self._config.load_bound * sum(loads) / len(loads))
+        return {engine: self._queued_ms[engine] for engine, load in self._load_ms.items() if load <= bound}
 
     def _best(self, cached: dict[str, float], key_hash: int) -> str:
         """Return the eligible engine with the highest score; the rendezvous weight decides between equal ones."""

@@ -47,7 +47,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--chunks", type=positive_int, default=100_000, help="in all documents")
     add("--workload", nargs="+", choices=WORKLOADS, default=["topics"], dest="workloads")
     add(
-        "--budget-tokens", type=positive_int, default=370_000, help="of each engine's KV; default: 8 GiB, bundled model"
+        "--budget-tokens",
+        type=positive_int,
+        default=370_000,
+        help="of each engine; default: 8 GiB of KV, bundled model",
     )
     add("--utilisation", type=float, default=0.7, help="of the engines if nothing is cached")
     add("--zipf-skew", type=float, default=0.6, help="fraction of the questions for the most popular 3 %% of documents")
