@@ -1,6 +1,7 @@
 """The measures by the name of their command, in the order of the help."""
 
 from bench.cache import run as cache
+from bench.cluster import run as cluster
 from bench.measures import (
     attention,
     concurrency,
@@ -48,4 +49,5 @@ MEASURES = {
     "tiers": tiers,
     "scoring": scoring,
     "cache": cache,
+    "cluster": cluster,
 }

@@ -22,7 +22,7 @@ from bench.ruler.generate import TASKS
 from bench.tables import markdown
 
 HERE = Path(__file__).parents[1] / "docs"
-PAGES = [HERE.parent / "README.md", *sorted((HERE / "results").glob("*.md"))]
+PAGES = [HERE.parent / "README.md", HERE / "cluster.md", *sorted((HERE / "results").glob("*.md"))]
 LABELS = {"answer_kl_gap": "less CacheClip's", "context_tokens": "context tokens"}  # in addition to the bench's own
 TABLE = re.compile(r"(<!-- (table|pivot) ([^:>]*): (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 SOURCE = re.compile(r"(?:([^=?]+)=)?([\w.-]+)(?:\?([^!]+))?(?:!(\w+))?")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("engine", "store", "backend", "server", "ui", "training", "bench", "examples", "scripts")
+PACKAGES = ("engine", "store", "backend", "cluster", "server", "ui", "training", "bench", "examples", "scripts")
 MODULES = [ROOT / "app.py", *sorted(path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))]
 UNSAFE_IMPORTS = {"pickle", "dill", "cloudpickle", "joblib"}
 UNSAFE_TEXTS = ("trust_remote_code=True", "torch.load(")

@@ -1,0 +1,1 @@
+"""The cluster bench: a discrete-event simulation of routing."""

@@ -1,0 +1,1 @@
+"""Several engines behind one router that knows the set of passages of a question."""
