@@ -19,6 +19,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Thread
+from typing import TYPE_CHECKING
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # the UI shows progress
@@ -35,6 +36,9 @@ from store.audit import AuditLog
 from store.data_folder import restrict_access, temporary_folder
 from store.errors import FolderInUse, KVScopeError
 from store.lock import FolderLock
+
+if TYPE_CHECKING:
+    from cluster.dispatch import Dispatcher
 
 SAMPLE_QUESTIONS = {
     "How much does the island card cost a year?": "faq.txt",
@@ -130,7 +134,8 @@ def _serve(settings: Settings, temporary: Path) -> int:
             from server.watched import WatchedFolders
             from ui.layout import App, launch_options
             from ui.upload_files import delete_old
-        backend = LocalBackend(settings, overrides(), secrets)
+        cluster = _cluster(settings)
+        backend = LocalBackend(settings, overrides(), secrets, cluster)
         audit = AuditLog(settings.data if settings.audit else None)
         served = audited(limit_questions(backend, access.limits), audit)
         samples = SAMPLE_QUESTIONS if settings.sample_docs else None
@@ -162,12 +167,27 @@ def _serve(settings: Settings, temporary: Path) -> int:
         log.info("Closing")
     finally:
         watched.close()
+        if cluster:
+            cluster.close()
         backend.close()
         if page.is_running:
             page.server.force_exit = True  # without waiting for open tabs, which keep a connection each
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it reports every closed connection
             page.close(verbose=False)
     return 0
+
+
+def _cluster(settings: Settings) -> "Dispatcher | None":
+    """Return the engines of a Ray cluster; None without one. Raises BadRequest."""
+    if not settings.cluster:
+        return None
+    from cluster.dispatch import Dispatcher
+    from cluster.engine_server import connect, running_engines
+
+    connect(settings.cluster)
+    dispatcher = Dispatcher(running_engines)
+    dispatcher.start()
+    return dispatcher
 
 
 @contextmanager

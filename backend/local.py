@@ -9,6 +9,7 @@ from typing import IO, TypeVar
 
 from backend.interface.backend import Status, TierUsage
 from backend.interface.cache import KVServerUsage
+from backend.interface.cluster import EngineCluster
 from backend.interface.library import IngestProgress
 from backend.runtime.loader import SHUTDOWN_TIMEOUT_S, RuntimeLoader, model_config
 from backend.runtime.settings import Secrets, Settings
@@ -46,7 +47,11 @@ class LocalBackend:
     """Models, documents and engine of one data folder, whose FolderLock the process must hold."""
 
     def __init__(
-        self, settings: Settings, overrides: Mapping[str, str] | None = None, secrets: Secrets | None = None
+        self,
+        settings: Settings,
+        overrides: Mapping[str, str] | None = None,
+        secrets: Secrets | None = None,
+        cluster: EngineCluster | None = None,
     ) -> None:
         secrets = secrets or Secrets()
         self.tasks = TaskRegistry()
@@ -59,6 +64,9 @@ class LocalBackend:
         self.feedback = Feedback(settings.data)
         url, model, context = settings.answer_server, settings.answer_server_model, settings.answer_server_context
         self.answer_server = AnswerServer(url, model, secrets.answer_server_key, context) if url else None
+        self._cluster = cluster
+        if cluster is not None:
+            self.loader.on_passages_deleted = cluster.delete
         self._metrics = Metrics(self.tier_usage, self._kernels, self._kv_server)
         self._repairs = Repairs(self.loader, self.tasks)
         if settings.sample_docs:
@@ -165,7 +173,9 @@ class LocalBackend:
         server = self._server_of(request)
 
         def answers(engine: Engine) -> Iterator[Answer]:
-            return engine.ask(request, cancel) if server is None else ask_server(engine, server, request, cancel)
+            if server is not None:
+                return ask_server(engine, server, request, cancel)
+            return self._cluster.ask(engine, request, cancel) if self._cluster else engine.ask(request, cancel)
 
         with self._metrics.track() as update:
             yield from self._run(lambda engine: map(with_notes, answers(engine)), cancel)

@@ -116,6 +116,7 @@ class RoutingConfig:
 
     saved_ms_per_token: float  # measured: prefill time that one cached token saves
     load_bound: float = 1.25  # times the mean load; an engine above it is not chosen
+    load_slack_ms: float = 5_000.0  # above the mean that is always allowed: a few questions are no load
     load_window_ms: float = 60_000.0  # mean load at which all loads are halved, so that old work is forgotten
     hot_share: float = 0.25  # of one engine's share of the questions: a chunk requested more often is replicated
     prefix_tokens: int = 400_000  # `prefix` only: tokens that the router remembers per engine
@@ -174,7 +175,8 @@ class BaseRouting:
         if not self._queued_ms:
             raise NoEngine("No engine is registered with the router.")
         loads = self._load_ms.values()
-        bound = max(min(loads), self._config.load_bound * sum(loads) / len(loads))
+        mean = sum(loads) / len(loads)
+        bound = max(min(loads), self._config.load_bound * mean, mean + self._config.load_slack_ms)
         return {engine: self._queued_ms[engine] for engine, load in self._load_ms.items() if load <= bound}
 
     def _best(self, cached: dict[str, float], key_hash: int) -> str:

@@ -77,8 +77,6 @@ class Engine:
         Predicted time of recomputing, from which a request that allows a draft gets one.
     passages : PassageCache
         Warms and deletes what is cached per passage.
-    scheduler : Scheduler
-        As passed, or a new one.
     speculator : Speculator
         Starts prefill before retrieval has finished.
     """
@@ -113,7 +111,9 @@ class Engine:
         selectors = [auxiliary.selector] if auxiliary is not None and auxiliary.selector is not None else []
         self.passages = PassageCache(kv_caches, selectors, self.scheduler)
 
-    def ask(self, request: Request, cancel: Event | None = None) -> Iterator[Answer]:
+    def ask(
+        self, request: Request, cancel: Event | None = None, prepared: PreparedPrompt | None = None
+    ) -> Iterator[Answer]:
         """Answer a request, token by token.
 
         Parameters
@@ -122,6 +122,8 @@ class Engine:
             The question and how to answer it.
         cancel
             Stops the answer soon after it is set, also from another thread.
+        prepared
+            The prompt, if another engine of the same model has searched and packed it already.
 
         Yields
         ------
@@ -138,13 +140,13 @@ class Engine:
         answer = Answer(request, Trace(synchronize=self.cache.decoder.synchronize))
         yield answer
         try:
-            yield from self._run(answer, cancel)
+            yield from self._run(answer, cancel, prepared)
             answer.state = "done"
         except Cancelled:
             answer.state = "stopped"
         yield answer
 
-    def _run(self, answer: Answer, cancel: Event) -> Iterator[Answer]:
+    def _run(self, answer: Answer, cancel: Event, given: PreparedPrompt | None) -> Iterator[Answer]:
         request, trace = answer.request, answer.trace
         strategy = build_strategy(request)
         if question_kind(request.question) is QuestionKind.SMALL_TALK:
@@ -156,7 +158,8 @@ class Engine:
             return self.prefill(prepared, strategy, trace, cancel)
 
         with self.passages.track_deletions(), ExitStack() as turn:
-            stages = prepare_stages(self.finder, self.template, request, self.max_tokens, trace)
+            search = prepare_stages(self.finder, self.template, request, self.max_tokens, trace)
+            stages = search if given is None else iter([given])
             prepared, speculative = self.speculator.run(stages, run_prefill, trace, turn, cancel)
             stream.fill_prompt_fields(answer, prepared, len(self.template.prefix_ids), self.max_tokens)
             yield answer

@@ -1,6 +1,6 @@
 """Everything that is cached per passage: chunk KV of all models, token ids, and encodings of the trained heads."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Event
@@ -12,11 +12,12 @@ from engine.prompt.template import PromptTemplate
 from engine.scheduler.scheduler import Scheduler
 
 
-@dataclass(frozen=True)
+@dataclass
 class PassageCache:
     kv_caches: Sequence[tuple[ChunkCache, PromptTemplate]]  # the main model's, then the auxiliary's if it has its own
     heads: Sequence[TrainedHead[Any, Any]]  # token selector and span scorer, which encode passages
     scheduler: Scheduler  # computing waits for its turn on the main model
+    on_deleted: Callable[[Sequence[str]], None] | None = None  # told the chunk keys of each deleted passage
 
     def warm(self, text: str, cancel: Event | None = None) -> None:
         """Compute and cache everything for one passage. Raises Cancelled."""
@@ -43,6 +44,8 @@ class PassageCache:
             template.passage.evict(text)
         for head in self.heads:
             head.evict(text)
+        if self.on_deleted:
+            self.on_deleted(keys)
         return keys
 
     @contextmanager

@@ -175,6 +175,7 @@ class Answer:
     # and for methods without a ratio. Refers to no model, so an answer can be kept.
     preview: Callable[[float], RatioPreview | None] | None = field(default=None, repr=False, compare=False)
     answered_by: str = ""  # the model of another server and its host; empty for a model of this machine
+    engine: str = ""  # of a cluster that answered; empty for this process
     # The answer by direct reuse, while and after it is verified; None if there was no draft.
     draft: "Answer | None" = None
 
@@ -206,6 +207,7 @@ class Answer:
             "earlier": len(self.request.history),
             "realised_ratio": None if self.answered_by else self.actual_ratio,
             "answered_by": self.answered_by,
+            "engine": self.engine,
             "expected_kl": self.expected_kl,
             "state": self.state,
             "answer": self.text,

@@ -6,7 +6,7 @@ that fails, the previous runtime is rebuilt. New budgets alone are applied to th
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -71,6 +71,7 @@ class RuntimeLoader:
         self.settings = settings
         self.overrides = overrides  # by setting: the flag or variable that sets it, so that it cannot be changed
         self.on_open: Callable[[], None] = lambda: None  # after each loading; an error is logged
+        self.on_passages_deleted: Callable[[Sequence[str]], None] | None = None  # takes the chunk keys
         self.on_ready: Callable[[str], None] = lambda message: None  # after the first loading; takes the status message
         self.status = Status(ready=False, message="Starting")
         self.runtime: Runtime | None = None
@@ -313,6 +314,7 @@ class RuntimeLoader:
                 return files.enter_context(closing(self.open_library(tokenizer)))
 
             engine = build_engine(models, open_library, tiers, settings.data, self._stats)
+            engine.passages.on_deleted = self.on_passages_deleted
             assert isinstance(engine.finder, DocumentLibrary)
             return Runtime(models, engine.finder, tiers, engine, blobs, files.pop_all())
 

@@ -132,6 +132,8 @@ class Settings(BaseSettings):
     """disk space for chunk KV in GiB"""
     disk_kv_bits: Literal[8, 16] = 16
     """precision of chunk KV on disk; 8 halves the size and is lossy"""
+    cluster: str = ""
+    """Ray cluster whose engines answer questions: auto (on this machine, see python -m cluster), or ray://host:10001"""
     kv_server: str = ""
     """Valkey or Redis that shares chunk KV with other KVScopes, such as redis://10.0.0.5:6379/0, or rediss:// for TLS;
     its password, if it has one, is read from KVSCOPE_KV_SERVER_PASSWORD; needs requirements-cluster.txt"""
@@ -241,6 +243,15 @@ class Settings(BaseSettings):
         if url and find_spec("redis") is None:
             raise ValueError("a KV server needs redis-py: pip install -r requirements-cluster.txt")
         return url
+
+    @field_validator("cluster")
+    @classmethod
+    def _ray_address(cls, address: str) -> str:
+        if address and address != "auto" and not address.startswith("ray://"):
+            raise ValueError("this is neither auto nor an address such as ray://10.0.0.5:10001")
+        if address and find_spec("ray") is None:
+            raise ValueError("a cluster needs Ray: pip install -r requirements-cluster.txt")
+        return address
 
     @model_validator(mode="after")
     def _check_answer_server(self) -> "Settings":

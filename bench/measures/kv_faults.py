@@ -32,7 +32,7 @@ from engine.prompt.text_finder import TextFinder
 from engine.request import Answer, Request
 
 if TYPE_CHECKING:
-    from bench.harness.valkey import Valkey
+    from cluster.valkey import Valkey
 
 TITLE = "faults of the KV server"
 COLUMNS = columns_of("fault n wrong failed remote_passages slowdown max_slowdown recovery_s max_recovery_s")
@@ -125,7 +125,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row per kind of fault."""
-    from bench.harness.valkey import running_valkey  # noqa: PLC0415  needs requirements-cluster.txt
+    from cluster.valkey import running_valkey  # noqa: PLC0415  needs requirements-cluster.txt
 
     rng, models = random.Random(arguments.seed), load_models(model_config(arguments))
     tokenizer = PromptTemplate(models.primary.tokenizer).tokenizer.data

@@ -1,0 +1,168 @@
+"""An engine of a cluster as a Ray Serve deployment, and its client. Needs requirements-cluster.txt.
+
+Each engine is an application of its own, so that the dispatcher can address it; Ray restarts it when it ends. Messages
+are dataclasses of this project, which Ray pickles: a Ray cluster trusts all its members.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import ray
+import torch
+from ray import serve
+from ray.exceptions import RayError, RayTaskError
+from ray.serve.exceptions import RayServeException
+from ray.serve.handle import DeploymentHandle
+
+from cluster.dispatch import Changes, EngineClient, EngineInfo, EngineLost, Question, changes_of
+from engine.builder import ModelConfig, build_engine, load_models
+from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig
+from engine.errors import BadRequest
+from engine.prompt.text_finder import TextFinder
+from engine.request import Answer
+from engine.scheduler.worker_thread import run_in_thread
+from engine.trace import Trace
+from store.errors import KVScopeError
+from store.kv.kv_server import KVServer
+
+PREFIX = "kvscope-engine-"  # of the applications' names
+MAX_ONGOING = 64  # calls; questions wait in the engine's own queue
+HEALTH_CHECK_S = 2.0
+CALL_TIMEOUT_S = 10.0  # of a call other than a question
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """How to start an engine."""
+
+    models: ModelConfig
+    cost_folder: Path
+    cache_bytes: int  # of chunk KV, in memory
+    kv_server: str = ""
+    kv_server_password: str = ""
+    kv_server_bits: int = 16
+    threads: int = 0  # of torch; 0: as many as torch chooses
+
+
+class EngineServer:
+    """One engine: a model, and chunk KV in memory and on the KV server. It has no documents."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        if config.threads:
+            torch.set_num_threads(config.threads)
+        models = load_models(config.models)
+        server = KVServer(config.kv_server, config.kv_server_password) if config.kv_server else None
+        sizes = CacheHierarchyConfig(config.cache_bytes, 0, config.cache_bytes, remote_bits=config.kv_server_bits)
+        tiers = CacheHierarchy(sizes, None, models.primary.device, server)
+        self._engine = build_engine(models, lambda tokenizer: TextFinder(), tiers, config.cost_folder)
+        self._engine.disk_error = lambda: ""  # there is no disk tier on purpose
+        self._cancels: dict[str, Event] = {}
+
+    async def info(self) -> EngineInfo:
+        """Return what must be equal on all engines."""
+        return EngineInfo.of(self._engine)
+
+    async def ask(self, question: Question) -> AsyncIterator[Changes]:
+        """Yield the fields of the answer that have changed."""
+        cancel = self._cancels[question.id] = Event()
+        self._engine.fidelity = question.fidelity
+        parts = run_in_thread(lambda: changes_of(self._engine.ask(question.request, cancel, question.prepared)), cancel)
+        try:
+            while (changes := await asyncio.to_thread(next, parts, None)) is not None:
+                yield changes
+        finally:
+            cancel.set()  # the client may be gone
+            del self._cancels[question.id]
+
+    async def stop(self, question_id: str) -> None:
+        """Stop a question; unknown ones are ignored."""
+        if question_id in self._cancels:
+            self._cancels[question_id].set()
+
+    async def chunk_keys(self) -> list[str]:
+        """Return the keys of the chunks whose KV is here."""
+        with self._engine.cache.tree.locked() as tree:
+            return [node.key for node in tree.nodes.values() if node.parent is None]
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        """Delete chunks."""
+        for key in keys:
+            await asyncio.to_thread(self._engine.cache.tree.delete, key)
+
+
+class RayEngine:
+    """An `EngineClient` through a Ray Serve handle."""
+
+    def __init__(self, handle: DeploymentHandle[EngineServer]) -> None:
+        self._handle = handle
+
+    def info(self) -> EngineInfo:
+        info: EngineInfo = self._call("info")
+        return info
+
+    def ask(self, question: Question) -> Iterator[Answer]:
+        answer = Answer(question.request, Trace())
+        with _ray_errors():
+            for changes in self._handle.options(stream=True).ask.remote(question):  # type: ignore[union-attr]
+                answer = replace(answer, **changes)
+                yield answer
+        if answer.state not in ("done", "stopped"):
+            raise EngineLost("its answer has no end")
+
+    def stop(self, question_id: str) -> None:
+        self._call("stop", question_id)
+
+    def chunk_keys(self) -> list[str]:
+        keys: list[str] = self._call("chunk_keys")
+        return keys
+
+    def delete(self, keys: Sequence[str]) -> None:
+        self._call("delete", list(keys))
+
+    def _call(self, method: str, *arguments: Any) -> Any:
+        with _ray_errors():
+            return getattr(self._handle, method).remote(*arguments).result(timeout_s=CALL_TIMEOUT_S)
+
+
+@contextmanager
+def _ray_errors() -> Iterator[None]:
+    """Raise what the engine raised for the user, and EngineLost for everything else."""
+    try:
+        yield
+    except RayTaskError as error:
+        if isinstance(error.cause, KVScopeError):
+            raise error.cause from None
+        raise EngineLost(str(error)) from error
+    except (RayError, RayServeException, TimeoutError, RuntimeError) as error:
+        raise EngineLost(f"{type(error).__name__}: {error}") from error
+
+
+def connect(address: str) -> None:
+    """Join a Ray cluster: 'auto' for one on this machine, or ray://host:port. Raises BadRequest."""
+    try:
+        ray.init(address, log_to_driver=False, configure_logging=False)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise BadRequest(f"There is no Ray cluster at {address} ({error}).") from error
+
+
+def start_engine(name: str, config: EngineConfig, num_cpus: float) -> None:
+    """Start an engine, or replace the one of this name; returns when it is ready. Raises what `load_models` raises."""
+    options = {"max_ongoing_requests": MAX_ONGOING, "health_check_period_s": HEALTH_CHECK_S}
+    deployment: Any = serve.deployment(EngineServer)
+    deployment = deployment.options(ray_actor_options={"num_cpus": num_cpus}, **options)
+    serve.run(deployment.bind(config), name=PREFIX + name, route_prefix=None)
+
+
+def running_engines() -> Mapping[str, EngineClient]:
+    """Return the engines of the cluster that run, by name."""
+    applications = serve.status().applications
+    return {
+        name.removeprefix(PREFIX): RayEngine(serve.get_app_handle(name))
+        for name, application in applications.items()
+        if name.startswith(PREFIX) and application.status == "RUNNING"
+    }

@@ -1,0 +1,178 @@
+"""Questions and their engines: the same answers, another engine after a failure, and never a mixed answer."""
+
+from dataclasses import replace
+from threading import Event
+
+import pytest
+
+from cluster.dispatch import STOPPED, Dispatcher, EngineInfo, EngineLost, changes_of
+from engine.errors import BadRequest
+from engine.request import Answer, Request
+from engine.trace import Trace
+from tests.support import tiny
+from tests.support.doubles import last, make_engine
+
+QUESTION = Request("What is the maintenance code?", "direct", max_new_tokens=12, temperature=1.0, seed=3)  # has a text
+NAMES = ("ferry", "tern", "fares")
+
+
+class Remote:
+    """An EngineClient over an engine in this process.
+
+    fails_at   the number of the part at which it is lost; None: never
+    """
+
+    def __init__(self, engine, fails_at=None):
+        self.engine, self.fails_at, self.is_lost = engine, fails_at, False
+        self.questions, self.deleted, self.cancels = [], [], {}
+
+    def info(self):
+        self._check()
+        return EngineInfo.of(self.engine)
+
+    def ask(self, question):
+        self._check()
+        self.questions.append(question)
+        cancel = self.cancels[question.id] = Event()
+        answer = Answer(question.request, Trace())
+        for number, changes in enumerate(changes_of(self.engine.ask(question.request, cancel, question.prepared))):
+            if number == self.fails_at:
+                self.is_lost = True
+            self._check()
+            answer = replace(answer, **changes)
+            yield answer
+
+    def stop(self, question_id):
+        self.cancels[question_id].set()
+
+    def chunk_keys(self):
+        self._check()
+        return list(self.engine.cache.tree.nodes)
+
+    def delete(self, keys):
+        self._check()
+        self.deleted += keys
+        for key in keys:
+            self.engine.cache.tree.delete(key)
+
+    def _check(self):
+        if self.is_lost:
+            raise EngineLost("it was killed")
+
+
+@pytest.fixture
+def front():
+    return make_engine(*NAMES)
+
+
+def dispatch(engines):
+    return Dispatcher(lambda: engines)
+
+
+def ask(dispatcher, front, request=QUESTION, cancel=None):
+    return list(dispatcher.ask(front, request, cancel or Event()))
+
+
+def test_an_engine_without_documents_gives_the_fronts_answer(front):
+    alone = last(make_engine(*NAMES).ask(QUESTION))
+    remote = Remote(make_engine())
+    answers = ask(dispatch({"one": remote}), front)
+    assert answers[-1].text == alone.text != "" and answers[-1].state == "done" and answers[-1].engine == "one"
+    assert [source.text for source in answers[-1].sources] == [source.text for source in alone.sources]
+    assert answers[-1].request == QUESTION and answers[0].state == "searching"
+    assert answers[-1].trace.ttft_ms > 0 and {"search", "load"} <= {stage.name for stage in answers[-1].trace.stages}
+    assert not front.cache.tree.nodes  # the front computed nothing
+
+
+def test_the_next_question_about_the_same_passages_goes_to_the_same_engine(front):
+    engines = {name: Remote(make_engine()) for name in ("one", "two", "three")}
+    dispatcher = dispatch(engines)
+    first = ask(dispatcher, front)[-1].engine
+    again = ask(dispatcher, front, replace(QUESTION, question="What does the maintenance code say?"))[-1]
+    assert again.engine == first and {source.tier for source in again.sources} == {"host"}
+
+
+def test_an_engine_that_is_lost_before_any_text_is_replaced_by_another_one(front):
+    alone = last(front.ask(QUESTION)).text
+    engines = {name: Remote(make_engine(), fails_at=1) for name in ("one", "two")}
+    dispatcher = dispatch(engines)
+    engines["three"] = Remote(make_engine())
+    answers = ask(dispatcher, front)
+    assert answers[-1].text == alone and answers[-1].engine == "three"
+    assert dispatcher.engine_names() == ["three"]
+
+
+def test_without_any_engine_the_front_answers_itself(front):
+    alone = last(front.ask(QUESTION)).text
+    assert last(dispatch({}).ask(front, QUESTION, Event())).text == alone
+    answers = ask(dispatch({"one": Remote(make_engine(), fails_at=0)}), front)
+    assert answers[-1].text == alone and answers[-1].engine == "" and answers[-1].state == "done"
+
+
+def test_an_answer_whose_engine_is_lost_while_it_writes_ends_and_is_not_mixed(front):
+    texts = [answer.text for answer in front.ask(QUESTION)]
+    writing = 1 + next(number for number, text in enumerate(texts) if text)
+    engines = {name: Remote(make_engine(), fails_at=writing) for name in ("one", "two")}
+    *_, before, end = ask(dispatch(engines), front)
+    assert end.state == "stopped" and end.text and end.text == before.text and texts[-1].startswith(end.text)
+    assert end.notes[-1] == STOPPED.format(before.engine)
+
+
+def test_an_engine_with_another_model_is_refused_and_both_models_are_named(front):
+    other = Remote(make_engine(build=tiny.qwen2))
+    dispatcher = dispatch({"other": other})
+    assert last(dispatcher.ask(front, QUESTION, Event())).engine == ""
+    (reason,) = dispatcher.refused.values()
+    assert front.cache.fingerprint[:12] in reason and other.engine.cache.fingerprint[:12] in reason
+    assert not other.questions
+
+
+def test_errors_for_the_user_and_stop_pass_through(front):
+    remote = Remote(make_engine())
+    dispatcher = dispatch({"one": remote})
+    with pytest.raises(BadRequest):
+        ask(dispatcher, front, replace(QUESTION, recompute_ratio=2))
+    cancel = Event()
+    cancel.set()
+    assert ask(dispatcher, front, cancel=cancel)[-1].state == "stopped"
+    cancel = Event()
+    answers = dispatcher.ask(front, replace(QUESTION, max_new_tokens=64), cancel)
+    while next(answers).engine != "one":
+        pass
+    cancel.set()
+    assert last(answers).state in ("stopped", "done")
+    assert all(event.is_set() for event in remote.cancels.values()) or last(front.ask(QUESTION)).state == "done"
+
+
+def test_small_talk_is_answered_here(front):
+    remote = Remote(make_engine())
+    assert "hello" not in last(dispatch({"one": remote}).ask(front, Request("Hello!"), Event())).engine
+    assert not remote.questions
+
+
+def test_a_deletion_reaches_every_engine_also_one_that_comes_back(front):
+    engines = {"one": Remote(make_engine()), "two": Remote(make_engine())}
+    dispatcher = dispatch(engines)
+    ask(dispatcher, front)
+    engines["two"].is_lost = True
+    dispatcher.refresh()
+    assert dispatcher.engine_names() == ["one"]
+    dispatcher.delete(["a", "b"])
+    assert engines["one"].deleted == ["a", "b"] and not engines["two"].deleted
+    engines["two"].is_lost = False
+    dispatcher.refresh()
+    dispatcher.refresh()
+    assert engines["two"].deleted == ["a", "b"] and engines["one"].deleted == ["a", "b"]
+    dispatcher.delete(["a"])  # computed again, and deleted again
+    assert engines["one"].deleted == ["a", "b", "a"]
+
+
+def test_the_map_follows_what_engines_have(front):
+    remote = Remote(make_engine())
+    dispatcher = dispatch({"one": remote})
+    ask(dispatcher, front)
+    keys = dispatcher._map.chunks_of("one")
+    assert len(keys) == 3
+    remote.engine.cache.tree.clear()
+    dispatcher.refresh()
+    assert not dispatcher._map.chunks_of("one")
