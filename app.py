@@ -134,8 +134,7 @@ def _serve(settings: Settings, temporary: Path) -> int:
             from server.watched import WatchedFolders
             from ui.layout import App, launch_options
             from ui.upload_files import delete_old
-        cluster = _cluster(settings)
-        backend = LocalBackend(settings, overrides(), secrets, cluster)
+        backend = LocalBackend(settings, overrides(), secrets, _cluster(settings))
         audit = AuditLog(settings.data if settings.audit else None)
         served = audited(limit_questions(backend, access.limits), audit)
         samples = SAMPLE_QUESTIONS if settings.sample_docs else None
@@ -167,8 +166,6 @@ def _serve(settings: Settings, temporary: Path) -> int:
         log.info("Closing")
     finally:
         watched.close()
-        if cluster:
-            cluster.close()
         backend.close()
         if page.is_running:
             page.server.force_exit = True  # without waiting for open tabs, which keep a connection each
@@ -185,9 +182,7 @@ def _cluster(settings: Settings) -> "Dispatcher | None":
     from cluster.engine_server import connect, running_engines
 
     connect(settings.cluster)
-    dispatcher = Dispatcher(running_engines)
-    dispatcher.start()
-    return dispatcher
+    return Dispatcher(running_engines)
 
 
 @contextmanager

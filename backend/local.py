@@ -74,17 +74,24 @@ class LocalBackend:
 
     def start(self) -> None:
         self.loader.start()
+        if self._cluster:
+            self._cluster.start(self._engine)
         if self.loader.settings.idle_calibration:
             self._calibration.start()
 
     def status(self) -> Status:
         status, server = self.loader.status, self.answer_server
-        if server is None or not status.ready or status.progress is not None:
+        if not status.ready or status.progress is not None:
             return status
-        return replace(status, message=f"{status.message}; {server.model} on {server.host} answers")
+        if server is not None:
+            status = replace(status, message=f"{status.message}; {server.model} on {server.host} answers")
+        if self._cluster is not None:
+            engines = ", ".join(self._cluster.engine_names()) or "none"
+            status = replace(status, message=f"{status.message}; engines of the cluster: {engines}")
+        return status
 
     def notices(self) -> list[str]:
-        return self._repairs.notices()
+        return [*self._repairs.notices(), *(self._cluster.refused.values() if self._cluster else ())]
 
     def methods(self) -> list[MethodInfo]:
         default = "cacheclip-trained" if model_config(self.loader.settings).token_selector_folder else "cacheclip"
@@ -194,6 +201,10 @@ class LocalBackend:
     def compare(self, request: CompareRequest, cancel: Event) -> Iterator[Comparison]:
         return self._run(lambda engine: compare(engine, request, cancel), cancel)
 
+    def _engine(self) -> Engine | None:
+        runtime = self.loader.runtime
+        return None if runtime is None else runtime.engine
+
     def _kernels(self) -> tuple[str, str]:
         runtime = self.loader.runtime
         return ("", "") if runtime is None else (runtime.models.attention, runtime.models.decoding)
@@ -209,6 +220,8 @@ class LocalBackend:
         """Cancel all tasks and close all files. Further calls do nothing."""
         if not self.tasks.is_closing:
             self._calibration.close()
+            if self._cluster:
+                self._cluster.close()
             self.tasks.close(SHUTDOWN_TIMEOUT_S)
             self.loader.close()
 

@@ -1,6 +1,7 @@
 """The measures by the name of their command, in the order of the help."""
 
 from bench.cache import run as cache
+from bench.cluster import faults as cluster_faults
 from bench.cluster import run as cluster
 from bench.measures import (
     attention,
@@ -37,6 +38,7 @@ MEASURES = {
     "faults": faults,
     "corruption": corruption,
     "kv-faults": kv_faults,
+    "cluster-faults": cluster_faults,
     "soak": soak,
     "startup": startup,
     "ruler": ruler,

@@ -34,8 +34,6 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=0, help="of each engine (default: what torch chooses)")
     arguments, others = parser.parse_known_args()
     ended = Event()
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, lambda *_: ended.set())
     try:
         settings, secrets = read_settings(others), take_secrets()
         with ExitStack() as files:
@@ -46,6 +44,8 @@ def main() -> int:
                 kv_server = f"redis://127.0.0.1:{server.port}/0"
             ray.init(num_cpus=max(1, arguments.engines), include_dashboard=False, log_to_driver=False)
             files.callback(ray.shutdown)
+            for each in (signal.SIGINT, signal.SIGTERM):  # Ray has set its own
+                signal.signal(each, lambda *_: ended.set())
             config = engine_config(settings, kv_server, secrets.kv_server_password, arguments.threads)
             for number in range(arguments.engines):
                 start_engine(f"{number}", config, num_cpus=0.5)

@@ -104,15 +104,24 @@ class Dispatcher:
         self._lock = Lock()
         self._front: Engine | None = None
         self._closed = Event()
-        self._refresher = Thread(target=self._refresh_often, name="cluster", daemon=True)
 
-    def start(self) -> None:
-        """Look for engines from now on."""
-        self._refresher.start()
+    def start(self, front: Callable[[], Engine | None]) -> None:
+        """Look for engines from now on; `front` returns the front's own engine, None until it is loaded."""
+
+        def refresh_often() -> None:
+            while not self._closed.wait(REFRESH_S):
+                try:
+                    if (engine := front()) is not None:
+                        self._use_front(engine)
+                        self.refresh()
+                except Exception:
+                    log.exception("the engines of the cluster cannot be listed")
+
+        Thread(target=refresh_often, name="cluster", daemon=True).start()
 
     def close(self) -> None:
+        """Look for engines no more."""
         self._closed.set()
-        self._refresher.join(REFRESH_S)
 
     def engine_names(self) -> list[str]:
         """Return the engines that answer questions."""
@@ -242,13 +251,6 @@ class Dispatcher:
             if self._routing:
                 self._routing.remove_engine(name)
         log.warning("the engine %s is not used any more: %s", name, reason)
-
-    def _refresh_often(self) -> None:
-        while not self._closed.wait(REFRESH_S):
-            try:
-                self.refresh()
-            except Exception:
-                log.exception("the engines of the cluster cannot be listed")
 
 
 def changes_of(answers: Iterator[Answer]) -> Iterator[Changes]:

@@ -8,8 +8,10 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from threading import Event
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
 from typing import Any
 
 import ray
@@ -18,6 +20,7 @@ from ray import serve
 from ray.exceptions import RayError, RayTaskError
 from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
+from ray.serve.schema import ReplicaState
 
 from cluster.dispatch import Changes, EngineClient, EngineInfo, EngineLost, Question, changes_of
 from engine.builder import ModelConfig, build_engine, load_models
@@ -33,7 +36,8 @@ from store.kv.kv_server import KVServer
 PREFIX = "kvscope-engine-"  # of the applications' names
 MAX_ONGOING = 64  # calls; questions wait in the engine's own queue
 HEALTH_CHECK_S = 2.0
-CALL_TIMEOUT_S = 10.0  # of a call other than a question
+CALL_TIMEOUT_S = 3.0  # of a call other than a question
+FIRST_PART_S = 5.0  # until an engine confirms a question
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,14 @@ class RayEngine:
     def ask(self, question: Question) -> Iterator[Answer]:
         answer = Answer(question.request, Trace())
         with _ray_errors():
-            for changes in self._handle.options(stream=True).ask.remote(question):  # type: ignore[union-attr]
+            response: Any = self._handle.options(stream=True).ask.remote(question)
+            parts = iter(response)
+            try:
+                first = _next_within(parts, FIRST_PART_S)
+            except TimeoutError:
+                response.cancel()
+                raise
+            for changes in chain([first], parts):
                 answer = replace(answer, **changes)
                 yield answer
         if answer.state not in ("done", "stopped"):
@@ -127,6 +138,26 @@ class RayEngine:
     def _call(self, method: str, *arguments: Any) -> Any:
         with _ray_errors():
             return getattr(self._handle, method).remote(*arguments).result(timeout_s=CALL_TIMEOUT_S)
+
+
+def _next_within(parts: Iterator[Changes], seconds: float) -> Changes:
+    """Return the next item. Raises TimeoutError: Serve waits without limit for an engine that is started again."""
+    results = SimpleQueue[tuple[Changes | None, Exception | None]]()
+
+    def run() -> None:
+        try:
+            results.put((next(parts), None))
+        except Exception as error:  # noqa: BLE001  raised again by the caller
+            results.put((None, error))
+
+    Thread(target=run, name="first part", daemon=True).start()
+    try:
+        part, error = results.get(timeout=seconds)
+    except Empty:
+        raise TimeoutError(f"no answer within {seconds:g} s") from None
+    if part is None:
+        raise error or EngineLost("its answer is empty")
+    return part
 
 
 @contextmanager
@@ -164,5 +195,6 @@ def running_engines() -> Mapping[str, EngineClient]:
     return {
         name.removeprefix(PREFIX): RayEngine(serve.get_app_handle(name))
         for name, application in applications.items()
-        if name.startswith(PREFIX) and application.status == "RUNNING"
+        if name.startswith(PREFIX)
+        and any(each.replica_states.get(ReplicaState.RUNNING) for each in application.deployments.values())
     }

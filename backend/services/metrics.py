@@ -35,6 +35,7 @@ COUNTERS = {  # description and labels after the model's, by name
     "vllm:prefix_cache_hits": ("Passage tokens in exact prefix hits.", []),
     "kvscope:passage_tokens": ("Passage tokens by cache result; unused: full prefill.", ["found"]),
     "kvscope:recomputed_tokens": ("Recomputed passage tokens.", []),
+    "kvscope:engine_requests": ("Requests that an engine of a cluster answered.", ["engine"]),
     "kvscope:drafts": ("Drafts by what verification found.", ["status"]),
     "kvscope:stage_seconds": ("Time in each stage; stages overlap.", ["stage"]),
 }
@@ -153,6 +154,8 @@ class Metrics:
             count("kvscope:stage_seconds", stage.length_ms / 1e3, stage.name)
             if stage.name in STAGE_HISTOGRAMS:
                 observe(STAGE_HISTOGRAMS[stage.name], stage.length_ms / 1e3)
+        if answer.engine:
+            count("kvscope:engine_requests", 1, answer.engine)
         if answer.draft_status:
             count("kvscope:drafts", 1, answer.draft_status)
         count("vllm:prompt_tokens", answer.prompt_tokens)

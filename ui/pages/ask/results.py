@@ -147,8 +147,14 @@ def render_preview(preview: RatioPreview | None, ratio: float, answer: Answer, m
 
 
 def render_timing(answer: Answer, full_ms: float | None) -> Markup | None:
-    """Return the TTFT next to full prefill's: measured in this chat (`full_ms`), or estimated; None if unknown."""
+    """Return the TTFT next to full prefill's: measured in this chat (`full_ms`), or estimated; None if unknown.
+
+    For an engine of a cluster, whose costs are not known here, return its name and the TTFT.
+    """
     ttft_ms = answer.trace.ttft_ms
+    if answer.engine and ttft_ms is not None:
+        text = f"Answered by the engine {answer.engine}; first token after {duration(ttft_ms)}."
+        return tag("p", text, class_="kv-turn-metrics")
     if ttft_ms is None or answer.draft or not answer.trace.waited_for("recompute"):
         return None
     source = "measured in this chat"

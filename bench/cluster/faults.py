@@ -1,0 +1,183 @@
+"""Engines of a cluster in processes of their own, and what happens to answers when processes are killed.
+
+The front is in this process, with its own engine as the reference: every question is answered by it alone, and then by
+the cluster. Faults: an engine or the KV server is killed while an answer is written or before. Wrong is a complete
+answer that differs from the reference, or an incomplete one that is not its beginning. After each fault the same
+question is asked again until its answer is complete: the time that takes is the recovery, without the answer's own.
+"""
+
+import random
+import statistics
+import tempfile
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, Timer
+from typing import Any
+
+import psutil
+
+from bench.arguments import positive_int
+from bench.harness.engine import model_config
+from bench.harness.workload import GIB, make_paragraph, make_questions
+from bench.tables import columns_of, progress
+from cluster.dispatch import Dispatcher
+from engine.builder import build_engine, load_models
+from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig
+from engine.engine import Engine
+from engine.prompt.template import PromptTemplate
+from engine.prompt.text_finder import TextFinder
+from engine.request import Answer, Request
+
+TITLE = "faults of the processes of a cluster"
+COLUMNS = columns_of("fault n complete stopped wrong failed by_engines recovery_s max_recovery_s ttft_ms")
+NUM_PASSAGES, MAX_DELAY_S, NEW_TOKENS = 2, 2.0, 48
+REPLICA = "ray::ServeReplica:kvscope-engine-"
+
+
+@dataclass
+class _Results:
+    complete: int = 0
+    stopped: int = 0
+    wrong: int = 0
+    failed: int = 0
+    by_engines: int = 0
+    recoveries_s: list[float] = field(default_factory=list)
+    ttfts_ms: list[float] = field(default_factory=list)
+
+    def row(self, fault: str) -> dict[str, Any]:
+        return {
+            "fault": fault,
+            "n": self.complete + self.stopped + self.failed,
+            "complete": self.complete,
+            "stopped": self.stopped,
+            "wrong": self.wrong,
+            "failed": self.failed,
+            "by_engines": self.by_engines,
+            "recovery_s": statistics.median(self.recoveries_s) if self.recoveries_s else None,
+            "max_recovery_s": max(self.recoveries_s, default=None),
+            "ttft_ms": statistics.median(self.ttfts_ms) if self.ttfts_ms else None,
+        }
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the numbers of engines and runs."""
+    parser.add_argument("--engines", type=positive_int, default=2)
+    parser.add_argument("--runs", type=positive_int, default=40, help="questions with a fault, of both kinds in turn")
+    parser.add_argument("--questions", type=positive_int, default=60, help="questions without a fault, before them")
+
+
+def run(arguments: Namespace) -> list[dict[str, Any]]:
+    """Return one row without faults, and one per kind of fault."""
+    rng, models = random.Random(arguments.seed), load_models(model_config(arguments))
+    tokenizer = PromptTemplate(models.primary.tokenizer).tokenizer.data
+    finder = TextFinder([make_paragraph(rng, tokenizer) for _ in range(4 * NUM_PASSAGES)])
+    questions = make_questions(rng, 40)
+    results = {fault: _Results() for fault in ("none", "engine killed", "KV server killed")}
+    with (
+        _cluster(arguments) as (dispatcher, valkey),
+        closing(CacheHierarchy(CacheHierarchyConfig(2 * GIB, 0), None, models.primary.device)) as tiers,
+    ):
+        front = build_engine(models, lambda tokenizer: finder, tiers, arguments.data)
+        _wait_for_engines(dispatcher, front, arguments.engines)
+        faults: dict[str, Callable[[], None]] = {
+            "engine killed": lambda: _kill_engine(rng),
+            "KV server killed": valkey.kill,
+        }
+        for number in progress(range(arguments.questions + arguments.runs), "questions"):
+            name = "none" if number < arguments.questions else list(faults)[number % len(faults)]
+            # Half of the questions are sampled: those answers are written, so that a fault can come in the middle.
+            temperature = float(number % 4 >= 2)
+            request = Request(
+                rng.choice(questions),
+                "direct",
+                passages=NUM_PASSAGES,
+                max_new_tokens=NEW_TOKENS,
+                temperature=temperature,
+                seed=number,
+            )
+            *_, expected = front.ask(request)
+            with _fault(faults.get(name), rng):
+                _check(dispatcher, front, expected, results[name])
+            if name != "none":
+                results[name].recoveries_s.append(_seconds_to_recover(dispatcher, front, expected))
+            if name == "KV server killed":
+                valkey.start()
+    return [result.row(fault) for fault, result in results.items()]
+
+
+@contextmanager
+def _cluster(arguments: Namespace) -> Iterator[tuple[Dispatcher, Any]]:
+    """Run Ray, a Valkey server and engines; yield what sends questions to them, and the server."""
+    import ray  # noqa: PLC0415  needs requirements-cluster.txt
+
+    from cluster.engine_server import EngineConfig, running_engines, start_engine  # noqa: PLC0415
+    from cluster.valkey import running_valkey  # noqa: PLC0415
+
+    with ExitStack() as files:
+        folder = Path(files.enter_context(tempfile.TemporaryDirectory(prefix="kvscope-bench-")))
+        valkey = files.enter_context(running_valkey(folder))
+        ray.init(num_cpus=arguments.engines, include_dashboard=False, log_to_driver=False)
+        files.callback(ray.shutdown)
+        address = f"redis://127.0.0.1:{valkey.port}/0"
+        config = EngineConfig(model_config(arguments), arguments.data, GIB, address, threads=1)
+        for number in range(arguments.engines):
+            start_engine(str(number), config, num_cpus=0.5)
+        yield files.enter_context(closing(Dispatcher(running_engines))), valkey
+
+
+def _wait_for_engines(dispatcher: Dispatcher, front: Engine, number: int) -> None:
+    dispatcher.start(lambda: front)
+    while len(dispatcher.engine_names()) < number:
+        time.sleep(0.2)
+
+
+@contextmanager
+def _fault(fault: Callable[[], None] | None, rng: random.Random) -> Iterator[None]:
+    """Let something fail at a random time inside the block, or at its end."""
+    timer = Timer(rng.uniform(0, MAX_DELAY_S), fault or (lambda: None))
+    if fault is not None:
+        timer.start()
+    yield
+    if fault is not None:
+        timer.join()
+
+
+def _kill_engine(rng: random.Random) -> None:
+    """Kill one engine's process; Ray starts it again."""
+    engines = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if "".join(process.cmdline()[:1]).startswith(REPLICA):
+                engines.append(process)
+    if engines:  # else all are being started
+        rng.choice(engines).kill()
+
+
+def _check(dispatcher: Dispatcher, front: Engine, expected: Answer, results: _Results) -> None:
+    """Ask the cluster and compare."""
+    try:
+        *_, answer = dispatcher.ask(front, expected.request, Event())
+    except Exception:  # noqa: BLE001  counted
+        results.failed += 1
+        return
+    is_complete = answer.state == "done"
+    results.complete += is_complete
+    results.stopped += not is_complete
+    results.wrong += answer.text != expected.text if is_complete else not expected.text.startswith(answer.text)
+    results.by_engines += bool(answer.engine)
+    if answer.trace.ttft_ms is not None:
+        results.ttfts_ms.append(answer.trace.ttft_ms)
+
+
+def _seconds_to_recover(dispatcher: Dispatcher, front: Engine, expected: Answer) -> float:
+    """Return the time until a question gets a complete answer again, without the time of that answer."""
+    began = time.monotonic()
+    while True:
+        asked = time.monotonic()
+        *_, answer = dispatcher.ask(front, expected.request, Event())
+        if answer.state == "done" and answer.text == expected.text:
+            return asked - began
