@@ -180,16 +180,16 @@ def _run_one(
 
 
 def _seconds_to_recover(first: Engine, second: Engine, rng: random.Random) -> float:
-    """Return how long it takes until one engine reads what the other one writes."""
+    """Return how long it takes until one engine reads what the other one writes; at most MAX_RECOVERY_S."""
     began = time.monotonic()
     while (elapsed := time.monotonic() - began) < MAX_RECOVERY_S:
-        ids = [[rng.randrange(100, 10_000) for _ in range(256)]]
+        ids = [[rng.randrange(100, 10_000) for _ in range(512)]]
         first.cache.get_or_compute_all(ids)
         _drain(first)
         if second.cache.get_or_compute_all(ids)[0][1] == "remote":
             return elapsed
         time.sleep(0.1)
-    raise TimeoutError("the engines do not share KV again")
+    return MAX_RECOVERY_S
 
 
 def _ask(engine: Engine, request: Request) -> Answer:

@@ -244,3 +244,9 @@ def test_an_answer_of_quotes_is_not_compared_it_waited_for_no_prefill(page):
     answer = answer_to(page, ratio=20)
     answer.trace.stages = [stage for stage in answer.trace.stages if stage.name != "recompute"]
     assert render_timing(answer, 9000.0) is None
+
+
+def test_an_engine_of_a_cluster_is_named_as_text(page):
+    answer = replace(answer_to(page, ratio=20), engine="<b>2</b>")
+    line = render_timing(answer, 9000.0)
+    assert "Answered by the engine &lt;b&gt;2&lt;/b&gt;; first token after" in line and "full prefill" not in line
