@@ -24,6 +24,7 @@ class Valkey:
             self.port: int = free.getsockname()[1]
         self.client = Redis(port=self.port, socket_timeout=5)
         options = {
+            "bind": "127.0.0.1",
             "port": self.port,
             "dir": folder,
             "save": "",

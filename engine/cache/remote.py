@@ -22,7 +22,7 @@ from engine.types import ChunkKV
 from store.errors import KVServerUnavailable
 from store.types import PRESENT, SharedBlobStore
 
-GRACE = 0.08  # of the computing time that a request waits for the server before it computes
+GRACE = 0.1  # of the computing time that a request waits for the server before it computes
 MIN_GRACE_S, MAX_GRACE_S = 0.01, 0.5
 DEADLINE = 0.7  # of the computing time, after which a request reads no more
 MAX_COMPUTE_MS = 60_000.0  # assumed for unknown computing times
