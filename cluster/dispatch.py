@@ -14,7 +14,7 @@ from threading import Event, Lock, Thread
 from typing import Any, Protocol
 from uuid import uuid4
 
-from cluster.routing import ChunkMap, NoEngine, RandomRouting, Routing, RoutingConfig, SetRouting
+from cluster.routing import ChunkMap, NoEngine, RoutingConfig, SetRouting
 from engine.engine import Engine
 from engine.fidelity import FidelityCurve
 from engine.prompt.pack import PreparedPrompt
@@ -92,36 +92,38 @@ class Dispatcher:
     find_engines  returns the engines that run now, by name; called every REFRESH_S
     """
 
-    def __init__(self, find_engines: Callable[[], Mapping[str, EngineClient]], policy: str = "set") -> None:
+    def __init__(self, find_engines: Callable[[], Mapping[str, EngineClient]]) -> None:
         self.refused: dict[str, str] = {}  # engines that are not used, with the reason
         self._find_engines = find_engines
-        self._policy = policy
         self._engines: dict[str, EngineClient] = {}
         self._map = ChunkMap()
-        self._routing: Routing | None = None  # needs the front's costs
+        self._routing: SetRouting | None = None  # needs the front's costs
         self._deleted: dict[str, float] = {}  # keys by the time of their deletion
         self._told: dict[str, set[str]] = {}  # of these, by engine: what it has deleted
         self._lock = Lock()
-        self._front: Engine | None = None
-        self._closed = Event()
+        self._front: Engine | None = None  # whose models the engines were compared with
+        self._is_closed = False
+        self._wake = Event()
 
     def start(self, front: Callable[[], Engine | None]) -> None:
         """Look for engines from now on; `front` returns the front's own engine, None until it is loaded."""
 
         def refresh_often() -> None:
-            while not self._closed.wait(REFRESH_S):
+            while not self._is_closed:
                 try:
                     if (engine := front()) is not None:
-                        self._use_front(engine)
-                        self.refresh()
+                        self.refresh(engine)
                 except Exception:
                     log.exception("the engines of the cluster cannot be listed")
+                self._wake.wait(REFRESH_S)
+                self._wake.clear()
 
         Thread(target=refresh_often, name="cluster", daemon=True).start()
 
     def close(self) -> None:
         """Look for engines no more."""
-        self._closed.set()
+        self._is_closed = True
+        self._wake.set()
 
     def engine_names(self) -> list[str]:
         """Return the engines that answer questions."""
@@ -131,8 +133,8 @@ class Dispatcher:
     def ask(self, front: Engine, request: Request, cancel: Event) -> Iterator[Answer]:
         """Answer a request as `Engine.ask` does."""
         validate(request)
-        self._use_front(front)
-        if not self.engine_names() or question_kind(request.question) is QuestionKind.SMALL_TALK:
+        is_small_talk = question_kind(request.question) is QuestionKind.SMALL_TALK
+        if front is not self._front or not self.engine_names() or is_small_talk:
             yield from front.ask(request, cancel)
             return
         answer, trace = Answer(request, Trace()), Trace()
@@ -160,20 +162,20 @@ class Dispatcher:
         yield from front.ask(request, cancel, prepared)
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete chunks from all engines, also those that cannot be reached now."""
+        """Have chunks deleted from all engines, also from those that cannot be reached now. Does not wait for them."""
         now = time.monotonic()
         with self._lock:
             self._deleted = {key: at for key, at in self._deleted.items() if now - at < DELETED_S}
+            for name, told in self._told.items():
+                self._told[name] = (told & self._deleted.keys()) - set(keys)
             self._deleted.update(dict.fromkeys(keys, now))
-            for told in self._told.values():
-                told.difference_update(keys)
-            engines = list(self._engines.items())
-        for name, engine in engines:
-            self._tell(name, engine)
+        self._wake.set()
 
-    def refresh(self) -> None:
-        """Find engines that came or went, and what they have cached."""
+    def refresh(self, front: Engine) -> None:
+        """Find engines that came or went, tell them what was deleted, and ask what they have cached."""
+        self._use_front(front)
         found = dict(self._find_engines())
+        self.refused = {name: reason for name, reason in self.refused.items() if name in found}
         for name in self._engines.keys() - found.keys():
             self._forget(name, "it ended")
         for name, engine in found.items():
@@ -211,9 +213,7 @@ class Dispatcher:
             self._front = front
             self._engines.clear()  # their models are compared with the new one's
             costs = front.cache.costs
-            config = RoutingConfig(costs.ms_per_token(0, 512) if costs else 1.0)
-            self._routing = SetRouting(config, self._map) if self._policy == "set" else RandomRouting(config)
-        self.refresh()
+            self._routing = SetRouting(RoutingConfig(costs.ms_per_token(0, 512) if costs else 1.0), self._map)
 
     def _choose(self, chunks: Sequence[tuple[str, int]]) -> str:
         with self._lock, suppress(NoEngine):
@@ -245,12 +245,11 @@ class Dispatcher:
 
     def _forget(self, name: str, reason: str) -> None:
         with self._lock:
-            if self._engines.pop(name, None) is None:
-                return
             self._told.pop(name, None)
             if self._routing:
                 self._routing.remove_engine(name)
-        log.warning("the engine %s is not used any more: %s", name, reason)
+            if self._engines.pop(name, None) is not None:
+                log.warning("the engine %s is not used any more: %s", name, reason)
 
 
 def changes_of(answers: Iterator[Answer]) -> Iterator[Changes]:

@@ -5,7 +5,9 @@ are dataclasses of this project, which Ray pickles: a Ray cluster trusts all its
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -13,6 +15,8 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import Any
+
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reports its use to its makers otherwise
 
 import ray
 import torch
@@ -66,6 +70,7 @@ class EngineServer:
         self._engine = build_engine(models, lambda tokenizer: TextFinder(), tiers, config.cost_folder)
         self._engine.disk_error = lambda: ""  # there is no disk tier on purpose
         self._cancels: dict[str, Event] = {}
+        self._threads = ThreadPoolExecutor(MAX_ONGOING, "call")  # asyncio's own are too few for as many questions
 
     async def info(self) -> EngineInfo:
         """Return what must be equal on all engines."""
@@ -77,7 +82,8 @@ class EngineServer:
         self._engine.fidelity = question.fidelity
         parts = run_in_thread(lambda: changes_of(self._engine.ask(question.request, cancel, question.prepared)), cancel)
         try:
-            while (changes := await asyncio.to_thread(next, parts, None)) is not None:
+            loop = asyncio.get_running_loop()
+            while (changes := await loop.run_in_executor(self._threads, next, parts, None)) is not None:
                 yield changes
         finally:
             cancel.set()  # the client may be gone
@@ -94,9 +100,14 @@ class EngineServer:
             return [node.key for node in tree.nodes.values() if node.parent is None]
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Delete chunks."""
-        for key in keys:
-            await asyncio.to_thread(self._engine.cache.tree.delete, key)
+        """Delete chunks, and all encodings of passages, whose texts are not known here by their chunks' keys."""
+
+        def run() -> None:
+            for key in keys:
+                self._engine.cache.tree.delete(key)
+            self._engine.passages.clear_encodings()
+
+        await asyncio.get_running_loop().run_in_executor(self._threads, run)
 
 
 class RayEngine:

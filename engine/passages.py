@@ -56,10 +56,14 @@ class PassageCache:
                 yield
             finally:
                 if deleted:
-                    for _, template in self.kv_caches:
-                        template.passage.clear()
-                    for head in self.heads:
-                        head.clear()
+                    self.clear_encodings()
+
+    def clear_encodings(self) -> None:
+        """Forget token ids and encodings of all passages."""
+        for _, template in self.kv_caches:
+            template.passage.clear()
+        for head in self.heads:
+            head.clear()
 
     def delete_other_models(self) -> None:
         """Delete the KV of all models that are not loaded, because its passages cannot be told from its keys."""

@@ -70,6 +70,7 @@ def dispatch(engines):
 
 
 def ask(dispatcher, front, request=QUESTION, cancel=None):
+    dispatcher.refresh(front)
     return list(dispatcher.ask(front, request, cancel or Event()))
 
 
@@ -104,7 +105,7 @@ def test_an_engine_that_is_lost_before_any_text_is_replaced_by_another_one(front
 
 def test_without_any_engine_the_front_answers_itself(front):
     alone = last(front.ask(QUESTION)).text
-    assert last(dispatch({}).ask(front, QUESTION, Event())).text == alone
+    assert ask(dispatch({}), front)[-1].text == alone
     answers = ask(dispatch({"one": Remote(make_engine(), fails_at=0)}), front)
     assert answers[-1].text == alone and answers[-1].engine == "" and answers[-1].state == "done"
 
@@ -121,7 +122,7 @@ def test_an_answer_whose_engine_is_lost_while_it_writes_ends_and_is_not_mixed(fr
 def test_an_engine_with_another_model_is_refused_and_both_models_are_named(front):
     other = Remote(make_engine(build=tiny.qwen2))
     dispatcher = dispatch({"other": other})
-    assert last(dispatcher.ask(front, QUESTION, Event())).engine == ""
+    assert ask(dispatcher, front)[-1].engine == ""
     (reason,) = dispatcher.refused.values()
     assert front.cache.fingerprint[:12] in reason and other.engine.cache.fingerprint[:12] in reason
     assert not other.questions
@@ -146,7 +147,7 @@ def test_errors_for_the_user_and_stop_pass_through(front):
 
 def test_small_talk_is_answered_here(front):
     remote = Remote(make_engine())
-    assert "hello" not in last(dispatch({"one": remote}).ask(front, Request("Hello!"), Event())).engine
+    assert ask(dispatch({"one": remote}), front, Request("Hello!"))[-1].text
     assert not remote.questions
 
 
@@ -155,16 +156,27 @@ def test_a_deletion_reaches_every_engine_also_one_that_comes_back(front):
     dispatcher = dispatch(engines)
     ask(dispatcher, front)
     engines["two"].is_lost = True
-    dispatcher.refresh()
+    dispatcher.refresh(front)
     assert dispatcher.engine_names() == ["one"]
     dispatcher.delete(["a", "b"])
+    dispatcher.refresh(front)
     assert engines["one"].deleted == ["a", "b"] and not engines["two"].deleted
     engines["two"].is_lost = False
-    dispatcher.refresh()
-    dispatcher.refresh()
+    dispatcher.refresh(front)
+    dispatcher.refresh(front)
     assert engines["two"].deleted == ["a", "b"] and engines["one"].deleted == ["a", "b"]
     dispatcher.delete(["a"])  # computed again, and deleted again
+    dispatcher.refresh(front)
     assert engines["one"].deleted == ["a", "b", "a"]
+
+
+def test_until_the_engines_were_compared_with_a_new_model_it_answers_itself(front):
+    dispatcher = dispatch({"one": Remote(make_engine())})
+    assert ask(dispatcher, front)[-1].engine == "one"
+    other = make_engine(*NAMES, build=tiny.qwen2)
+    assert last(dispatcher.ask(other, QUESTION, Event())).engine == ""
+    dispatcher.refresh(other)
+    assert dispatcher.engine_names() == [] and list(dispatcher.refused) == ["one"]
 
 
 def test_the_map_follows_what_engines_have(front):
@@ -174,5 +186,5 @@ def test_the_map_follows_what_engines_have(front):
     keys = dispatcher._map.chunks_of("one")
     assert len(keys) == 3
     remote.engine.cache.tree.clear()
-    dispatcher.refresh()
+    dispatcher.refresh(front)
     assert not dispatcher._map.chunks_of("one")

@@ -1,0 +1,86 @@
+"""An engine in a process of its own, on Ray Serve."""
+
+import time
+from threading import Event
+
+import psutil
+import pytest
+import ray
+
+from bench.cluster.faults import REPLICA
+from cluster.dispatch import Dispatcher
+from cluster.engine_server import EngineConfig, connect, running_engines, start_engine
+from engine.builder import ModelConfig, load_engine
+from engine.errors import BadRequest
+from engine.request import Request
+from tests.backend.conftest import saved
+from tests.support.doubles import TEXTS, last
+from tests.support.valkey import valkey
+
+QUESTION = Request("What is the maintenance code?", "direct", max_new_tokens=24, temperature=1.0, seed=3)
+OPTIONS = {"dtype": "fp32", "span_scorer": "off", "token_selector": "off"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("cluster")
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return saved(folder / "model")
+
+
+@pytest.fixture(scope="module")
+def dispatcher(folder, model):
+    """What sends questions to one engine."""
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+    with valkey(folder) as server:
+        models = ModelConfig(folder / "models", model, model, **OPTIONS)
+        start_engine("one", EngineConfig(models, folder, 2**28, f"redis://127.0.0.1:{server.port}"), num_cpus=0.5)
+        yield Dispatcher(running_engines)
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def front(folder, model):
+    return load_engine(model, list(TEXTS.values()), folder=folder / "models", auxiliary_model=model, **OPTIONS)
+
+
+@pytest.mark.slow
+def test_an_engine_answers_as_the_front_does_is_stopped_and_is_replaced_when_it_is_killed(dispatcher, front):
+    expected = last(front.ask(QUESTION))
+    dispatcher.refresh(front)
+    assert dispatcher.engine_names() == ["one"], dispatcher.refused
+    answers = list(dispatcher.ask(front, QUESTION, Event()))
+    assert answers[-1].engine == "one" and answers[-1].text == expected.text != ""
+    assert len({answer.text for answer in answers}) > 3  # it is streamed
+    keys = [front.cache.chunk_key(front.template.encode_passage(text).ids) for text in TEXTS.values()]
+    dispatcher.refresh(front)
+    assert dispatcher._map.chunks_of("one") <= set(keys) and dispatcher._map.chunks_of("one")
+    dispatcher.delete(keys)
+    dispatcher.refresh(front)
+    assert not dispatcher._map.chunks_of("one")
+
+    cancel = Event()
+    answers = dispatcher.ask(front, Request(QUESTION.question, "direct", max_new_tokens=2000, temperature=1.0), cancel)
+    while not next(answers).text:
+        pass
+    cancel.set()
+    assert last(answers).state == "stopped"
+
+    (engine,) = (each for each in psutil.process_iter() if "".join(each.cmdline()[:1]).startswith(REPLICA))
+    engine.kill()
+    answer = last(dispatcher.ask(front, QUESTION, Event()))
+    assert answer.engine == "" and answer.text == expected.text
+    deadline = time.monotonic() + 120
+    while not dispatcher.engine_names():  # Ray starts it again
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+        dispatcher.refresh(front)
+    assert last(dispatcher.ask(front, QUESTION, Event())).engine == "one"
+
+
+def test_a_missing_ray_cluster_is_named():
+    with pytest.raises(BadRequest, match="no Ray cluster at auto"):
+        connect("auto")
