@@ -283,7 +283,7 @@ def _run(engine: Engine, server: AnswerServer, local: Request, answer: Answer, c
                 generated.tokens.append(len(generated.tokens))  # the ids are the server's; only their number is used
                 yield piece
 
-        yield from stream_answer(answer, prepared, grow_text(generated, counted()), evidence)
+        yield from stream_answer(answer, prepared, _texts(generated, counted()), evidence)
     if not answer.text:
         cause = f" within {limit} tokens: allow a longer answer" if generated.is_cut_off else ""
         raise AnswerServerFailed(f"The model {server.model} on {server.host} wrote no answer{cause}.")
@@ -332,14 +332,41 @@ def _without_thoughts(pieces: Iterable[str]) -> Iterator[str]:
             continue
         text += piece
         if not is_thought:
-            text = text.lstrip()
+            text = text.lstrip().removeprefix(end).lstrip()
             is_thought = text.startswith(start)
         if is_thought and end in text:
             text, is_thought = text.partition(end)[2].lstrip(), False
         if is_thought:
             text = text[-len(end) :]  # enough to find its end
-        elif text and not start.startswith(text):
+        elif text and not any(mark.startswith(text) for mark in _THOUGHTS):
             is_answer = True
             yield text
     if not is_answer and not is_thought and text:
         yield text
+
+
+def _texts(generated: GeneratedText, pieces: Iterator[str]) -> Iterator[GeneratedText]:
+    """Yield the growing answer, which starts again after a line with the end of reasoning that never began.
+
+    Some chat templates begin it, so that what comes first cannot be told from an answer.
+    """
+    mark, text, is_thought = f"\n{_THOUGHTS[1]}", "", True
+
+    def until_mark() -> Iterator[str]:
+        nonlocal text, is_thought
+        for piece in pieces:
+            before, found, after = (text + piece).partition(mark)
+            if found:
+                text, is_thought = after.lstrip(), True
+                return
+            held = next(size for size in range(len(mark), -1, -1) if before.endswith(mark[:size]))
+            text = before[len(before) - held :]
+            yield before[: len(before) - held]
+        yield text
+        text = ""
+
+    while is_thought:
+        is_thought, generated.text = False, ""
+        if generated.tokens:
+            yield generated
+        yield from grow_text(generated, until_mark())

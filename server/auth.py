@@ -24,6 +24,7 @@ from server.client import CLIENT, client_address, client_label
 from server.errors import ApiError
 from server.limits import RateLimit, check
 from server.login_page import login_page
+from server.translations import preferred_language
 from store.audit import NO_LOG, AuditLog
 
 LOGIN, LOGOUT = "/login", "/logout"
@@ -127,7 +128,7 @@ class AuthGuard:
             try:
                 await self._check_password(request)
             except ApiError as error:
-                return _page(error)
+                return _page(request, error)
             self._sessions.end(token)
             response = RedirectResponse("/", 303)
             is_secure = request.scope["scheme"] == "https"
@@ -135,7 +136,7 @@ class AuthGuard:
             response.set_cookie(COOKIE, token, int(MAX_AGE_S), httponly=True, samesite="strict", secure=is_secure)
             await self._record(_session(_digest(token)), "ok", address=client_address(request.scope))
             return response
-        return RedirectResponse("/", 303) if client else _page()
+        return RedirectResponse("/", 303) if client else _page(request)
 
     async def _check_password(self, request: Request) -> None:
         """Return if the form has the right password. Raises ApiError, and ClientDisconnect."""
@@ -170,9 +171,10 @@ def _session(name: str) -> str:
     return f"session {name}"
 
 
-def _page(error: ApiError | None = None) -> Response:
+def _page(request: Request, error: ApiError | None = None) -> Response:
     status, message, headers = (error.status, error.message, error.headers()) if error else (200, "", {})
-    return HTMLResponse(login_page(message), status, {"Cache-Control": "no-store", **headers})
+    language = preferred_language(request.headers.get("accept-language", ""))
+    return HTMLResponse(login_page(message, language), status, {"Cache-Control": "no-store", **headers})
 
 
 def _refusal(connection: HTTPConnection) -> Response:

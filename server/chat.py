@@ -180,23 +180,26 @@ def completion_body(model: str, answer: Answer) -> dict[str, Any]:
 def completion_events(model: str, answers: Iterable[Answer], include_usage: bool) -> Iterator[str]:
     """Yield server-sent events whose texts, joined, are the text of the last answer.
 
-    What was sent of an answer that repeats itself remains; a quote that replaces it follows after an empty line.
+    What was sent of an answer that repeats itself, or that was reasoning, remains; what replaces it follows after an
+    empty line.
     A draft is sent piece by piece as `kvscope.draft_delta`, in events without text.
     After the first event the status cannot change any more: an error is sent as an event, without an end mark.
     """
     head = _head("chat.completion.chunk", model)
     if include_usage:
         head["usage"] = None
-    sent = sent_draft = ""
+    sent = sent_draft = gap = ""
     try:
         yield _event(head, choices=_choices({"role": "assistant", "content": ""}))
         for answer in answers:
             if answer.draft and (new_draft := answer.draft.text[len(sent_draft) :]):
                 yield _event(head, choices=_choices({}), kvscope={"draft_delta": new_draft})
                 sent_draft = answer.draft.text
+            if sent and not answer.text:
+                sent, gap = "", "\n\n"
             if new_text := _text_after(sent, answer):
-                yield _event(head, choices=_choices({"content": new_text}))
-                sent = answer.text
+                yield _event(head, choices=_choices({"content": gap + new_text}))
+                sent, gap = answer.text, ""
         check_finished(answer)
     except Exception as error:  # noqa: BLE001  sent to the client
         yield _event(to_api_error(error).body())

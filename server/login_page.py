@@ -2,12 +2,14 @@
 
 from html import escape
 
+from server.translations import translate
+
 _PAGE = """<!doctype html>
-<html lang="en">
+<html lang="{language}">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
 <link rel="icon" href="data:,">
-<title>Log in · KVScope</title>
+<title>{log_in} · KVScope</title>
 <style>
   :root {{ color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }}
   body {{ display: grid; place-content: center; min-height: 90vh; margin: 0 1.5rem; }}
@@ -20,9 +22,9 @@ _PAGE = """<!doctype html>
 <main>
   <form method="post" action="/login">
     <h1>KVScope</h1>
-    <label for="password">Password or API key</label>
+    <label for="password">{password}</label>
     <input id="password" name="password" type="password" autocomplete="current-password" required autofocus>
-    <button>Log in</button>
+    <button>{log_in}</button>
     {message}
   </form>
 </main>
@@ -30,6 +32,14 @@ _PAGE = """<!doctype html>
 """
 
 
-def login_page(message: str = "") -> str:
-    """Return the page as HTML, with a message about the last attempt."""
-    return _PAGE.format(message=f'<p role="alert">{escape(message)}</p>' if message else "")
+def login_page(message: str = "", language: str = "en") -> str:
+    """Return the page as HTML in a language, with a message about the last attempt."""
+    log_in, password, message = (
+        escape(translate(text, language)) for text in ("Log in", "Password or API key", message)
+    )
+    return _PAGE.format(
+        language=language,
+        log_in=log_in,
+        password=password,
+        message=f'<p role="alert">{message}</p>' if message else "",
+    )

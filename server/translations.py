@@ -1,8 +1,10 @@
-"""The page's texts in another language, for assets/scripts/translate.js."""
+"""The page's texts in another language, for assets/scripts/translate.js and the login page, which has no script."""
 
 import hashlib
 import json
+import re
 from functools import cache
+from operator import itemgetter
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -10,6 +12,8 @@ from starlette.responses import Response
 from assets import read_translations
 
 LANGUAGES = ("de", "zh")
+_ACCEPTED = re.compile(r"([a-z]{2,3})(?:-[a-z\d]+)*(?: *; *q=([01](?:\.\d{0,3})?))?(?: *,|$)", re.I)  # de-DE;q=0.9
+_NUMBER = re.compile(r"\d+")
 
 
 def translations(request: Request) -> Response:
@@ -24,7 +28,24 @@ def translations(request: Request) -> Response:
     return Response(body, media_type="application/json", headers=headers)
 
 
+def preferred_language(accepted: str) -> str:
+    """Return the language of an Accept-Language header in which to answer: 'en', or one of LANGUAGES."""
+    found = [(float(weight or 1), tag.lower()) for tag, weight in _ACCEPTED.findall(accepted)]
+    known = [each for each in found if each[0] and each[1] in ("en", *LANGUAGES)]
+    return max(known, key=itemgetter(0), default=(1.0, "en"))[1]
+
+
+def translate(text: str, language: str) -> str:
+    """Return a text of the interface in a language; a text without a translation stays English."""
+    translation = _texts(language).get(_NUMBER.sub("{}", text)) if language in LANGUAGES else None
+    return translation.format(*_NUMBER.findall(text)) if translation else text
+
+
+@cache
+def _texts(language: str) -> dict[str, str]:
+    return {english: by_language[language] for english, by_language in read_translations().items()}
+
+
 @cache
 def _body(language: str) -> bytes:
-    texts = {english: by_language[language] for english, by_language in read_translations().items()}
-    return json.dumps(texts, ensure_ascii=False, separators=(",", ":")).encode()
+    return json.dumps(_texts(language), ensure_ascii=False, separators=(",", ":")).encode()

@@ -230,6 +230,47 @@
     translateChosenSoon();
   };
 
+  // Figures are translated before plotly measures their texts. The boxes of the cache's tree are named as documents are.
+  // A value that plotly fills in, such as %{x:.0f}, is a number meanwhile.
+  const VALUE = /%\{[^}]*\}/g;
+  const translateLine = (line) => {
+    const values = [];
+    const text = line.replace(VALUE, (value) => String(900 + values.push(value)));
+    return (translate(text) ?? text).replace(/9\d\d/g, (number) => values[number - 901] ?? number);
+  };
+  const translateLabels = (label) => {
+    if (Array.isArray(label)) return label.map(translateLabels);
+    return typeof label === "string" ? label.split(/(<br>|<extra>)/).map(translateLine).join("") : label;
+  };
+  const translateFields = (owner, ...names) => {
+    for (const name of names) if (owner?.[name] !== undefined) owner[name] = translateLabels(owner[name]);
+  };
+  const translateFigure = (traces, layout) => {
+    if (traces.some(({ type }) => type === "icicle")) return;
+    traces.forEach((trace) => translateFields(trace, "name", "text", "hovertext", "hovertemplate", "y"));
+    for (const axis of [layout.xaxis, layout.yaxis]) {
+      translateFields(axis, "ticktext", "tickvals");
+      translateFields(axis?.title, "text");
+    }
+    layout.annotations?.forEach((annotation) => translateFields(annotation, "text"));
+    if (language === "de") layout.separators = ",.";
+  };
+
+  // Gradio loads plotly with the first figure; plotly sets window.Plotly.
+  let plotly;
+  Object.defineProperty(window, "Plotly", {
+    configurable: true,
+    get: () => plotly,
+    set: (loaded) => {
+      plotly = loaded;
+      const { react } = loaded;
+      loaded.react = (element, traces, layout, config) => {
+        translateFigure(traces, layout);
+        return react(element, traces, layout, config);
+      };
+    },
+  });
+
   const fetchTexts = async () => {
     const response = await fetch(`translations/${language}.json`);
     return response.ok ? response.json() : null;

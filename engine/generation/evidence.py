@@ -27,9 +27,10 @@ from engine.generation.ranking import (
     UnitRanker,
     score_quote,
 )
+from engine.generation.section import KINDS as SECTION_KINDS
 from engine.generation.section import find_section
 from engine.generation.span_scorer import Span, SpanScorer
-from engine.generation.summary import summarize
+from engine.generation.summary import summary_units
 from engine.generation.table_questions import (
     SUPERLATIVE,
     codes,
@@ -43,6 +44,7 @@ from engine.generation.verdict import verdict
 from engine.model.encoder import Encoder
 from engine.prompt.answer_type import PERSON, asks_for_reason, expected_content, words_before
 from engine.prompt.followups import YEAR, relative_year
+from engine.prompt.named_documents import several_documents, split_topic
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import QuestionKind, question_kind, split_parts
 from engine.prompt.units import Unit
@@ -63,9 +65,7 @@ MAX_PROCEDURE_CHARS = 900  # of a paragraph that is quoted as the steps of a pro
 HEADER_WEIGHT = 2.0  # nats per word that the header of a cell shares with the question, and its value does not
 CELL_SIMILARITY_WEIGHT = 5.0  # nats per unit of the cosine between the embeddings of question and cell
 NUMBERED_WEIGHT = 5.0  # nats for a numbered list as the steps of a procedure
-MIN_VERSION_SIMILARITY = 0.6  # cosine between the sentences of two documents that are compared
 MAX_EMBEDDED_CHARS = 600  # of a list and the line above it
-MAX_SUMMARIZED_PASSAGES = 3
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,11 @@ class Evidence:
     def __init__(
         self, scorer: SpanScorer, prepared: PreparedPrompt, cancel: Event | None = None, encoder: Encoder | None = None
     ) -> None:
-        self.kind = question_kind(prepared.original_question)
+        names = {hit.chunk.document_id: hit.chunk.document_name for hit in prepared.hits}
+        self._documents = [hit.chunk.document_id for hit in prepared.hits]  # of the passages; none if they have none
+        self._several = several_documents(prepared.original_question, names)
+        kind = question_kind(prepared.original_question)
+        self.kind = QuestionKind.COMPARISON if self._several and kind in SECTION_KINDS else kind
         self.scores = scorer.score(prepared.standalone_question, prepared.texts, cancel)
         self._prepared = prepared
         self._ranker = UnitRanker(prepared, encoder)
@@ -104,7 +108,7 @@ class Evidence:
         if changes or self._section.units:
             return changes or self._quotes(self._section.units)
         if self.kind is QuestionKind.SUMMARY:
-            return self._summary()
+            return self._quotes(summary_units(self._prepared, self._ranker.units))
         if self.kind is QuestionKind.COMPARISON:
             return self._comparison()
         if self._parts:
@@ -356,37 +360,32 @@ class Evidence:
             units = [each.unit for ranked in self._parts for each in ranked[:1]]
         else:
             units = [each.unit for each in self._ranked[:2]]
-            if units and (counterpart := self._counterpart(units[0])):
+            if units and self._several:
+                units = self._best_of_each(units[0])
+            elif units and (counterpart := self._counterpart(units[0], set(self._documents))):
                 units = [units[0], counterpart]
             elif units and names_columns(self._prepared.standalone_question, self._row(units[0])):
                 units = units[:1]
         return sorted(self._quotes(units), key=lambda quote: (quote.document, quote.rank))
 
-    def _counterpart(self, best: Unit) -> Unit | None:
-        """Return the unit of another document that is most similar to the best one: two versions of a sentence."""
-        hits = self._prepared.hits
-        if not hits:
-            return None
-        document = hits[best.passage].chunk.document_id
-        others = [each.unit for each in self._ranked if hits[each.unit.passage].chunk.document_id != document]
-        others = others[: 3 * MAX_EMBEDDED_UNITS]
-        cosines = self._ranker.cosines(self._ranker.text(best), [self._ranker.text(unit) for unit in others])
-        cosine, index = max(zip(cosines, range(len(others)), strict=True), default=(0.0, 0))
-        return others[index] if cosine >= MIN_VERSION_SIMILARITY else None
+    def _best_of_each(self, best: Unit) -> list[Unit]:
+        """Return the best unit, and of each other document that is asked its counterpart or the best on the topic."""
+        topic = set(map(stem, split_topic(self._prepared.original_question)[1]))
+        units = [best]
+        for document in self._several - {self._documents[best.passage]}:
+            ranked = [each.unit for each in self._ranked if self._documents[each.unit.passage] == document]
+            about = (unit for unit in ranked if topic & content_stems(self._prepared.texts[unit.passage]))
+            unit = self._counterpart(best, {document}) or next(about, None)
+            units += [unit] if unit else []
+        return units
 
-    def _summary(self) -> list[Quote]:
-        """Return sentences of the best document's passages that sum it up."""
-        hits = self._prepared.hits
-        passages = [i for i, hit in enumerate(hits) if hit.chunk.document_id == hits[0].chunk.document_id] or [0]
-        units = [
-            unit
-            for unit in self._ranker.units
-            if unit.passage in passages[:MAX_SUMMARIZED_PASSAGES] and unit.block.kind in ("paragraph", "list")
-        ]
-        units.sort(key=lambda unit: (hits[unit.passage].chunk.start if hits else unit.passage, unit.start))
-        is_lead = [unit.start == unit.block.start for unit in units]
-        chosen = summarize([self._ranker.text(unit) for unit in units], is_lead, self._prepared.standalone_question)
-        return self._quotes(units[index] for index in chosen)
+    def _counterpart(self, best: Unit, documents: set[str]) -> Unit | None:
+        """Return the unit of other documents that is most similar to the best one: two versions of a sentence."""
+        if not self._documents:
+            return None
+        documents = documents - {self._documents[best.passage]}
+        others = [each.unit for each in self._ranked if self._documents[each.unit.passage] in documents]
+        return self._ranker.other_version(best, others[: 3 * MAX_EMBEDDED_UNITS])
 
     def _quotes(self, units: Iterator[Unit] | Sequence[Unit]) -> list[Quote]:
         return list(dict.fromkeys(map(self._quote, units)))

@@ -26,6 +26,7 @@ FOLLOW_UP_PENALTY = 12.0  # nats for a quote without any word that is new in a f
 YEAR_IN_NAME = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")  # 'policy_2024.docx'
 RANK_PENALTY = 0.15  # nats per passage before it
 MIN_PROBABILITY = 1e-6  # of a unit; lower ones are clipped
+MIN_VERSION_SIMILARITY = 0.6  # cosine between the sentences of two documents that are compared
 MAX_EMBEDDED_UNITS = 8  # that are ranked by more than words and probability
 
 
@@ -131,6 +132,12 @@ class UnitRanker:
             return [0.0] * len(texts)
         vectors = self._encoder.embed_sentences([question, *texts])
         return (vectors[1:] @ vectors[0]).tolist()
+
+    def other_version(self, unit: Unit, others: Sequence[Unit]) -> Unit | None:
+        """Return the most similar one of other units, if it may be a version of the same sentence."""
+        cosines = self.cosines(self.text(unit), [self.text(other) for other in others])
+        cosine, index = max(zip(cosines, range(len(others)), strict=True), default=(0.0, 0))
+        return others[index] if cosine >= MIN_VERSION_SIMILARITY else None
 
     def overlaps(self, question: str) -> dict[Unit, float]:
         """How many words of a question each unit that may be quoted and its passage's context share, in nats."""

@@ -1,35 +1,20 @@
 """Find the section that a question names by its heading: 'What does the lease say about termination and notice?'.
 
-It is quoted only if it is clear which document is meant; other questions are left to the search for an answer.
+It is quoted only if it is clear which documents are meant; other questions are left to the search for an answer.
 """
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from engine.prompt.named_documents import FILE, SEVERAL, named_documents, several_documents, split_topic
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import QuestionKind, split_parts
-from engine.prompt.titles import CAPTION_LEVEL, is_title_of, topic_words
+from engine.prompt.titles import CAPTION_LEVEL, is_title_of
 from engine.prompt.units import Unit
-from engine.text import WORD, split_words
 from store.markdown import HEADING
-from store.names import MAX_LENGTH, split_suffix
 
-TOPIC = re.compile(
-    r"(?P<english>.*?)\bsays? about (?P<topic>.+)"
-    r"|(?P<german>.*?\bsteht (?:im|in) .{1,200}?) (?:\u00fcber|zu[mr]?) (?P<thema>.+)",
-    re.I | re.S,
-)
 KINDS = (QuestionKind.FACT, QuestionKind.LIST)
-SEVERAL = re.compile(r"\b(?:and|or|both|each|all|every|versus|und|oder|sowie|beiden?|alle[mnrs]?)\b|[,;&/]", re.I)
-FILE = re.compile(r"\w\.[a-z]\w{1,4}\b|\u2026", re.I)  # of a file's name
-MARKS = ",;&/"  # that also separate names
-MIN_CUT_CHARS = 8  # of a name's start before '\u2026'
-GENERIC = re.compile(  # words that name no document, though a file may be called so
-    r"an?|and|the|our|my|this|that|these|those|it|they|what|which|who|how|do|does|did|say|in|documents?|files?|texts?"
-    r"|im|der|die|das|den|dem|und|was|steht|dokumente?|datei|dateien"
-)
 MAX_SECTION_UNITS = 6
 PARTIAL_CONFIDENCE = 0.9  # of a section that may go on, or that is one of several with this heading
 SENTENCE_END = re.compile(r"[.!?\u2026\u3002\uff01\uff1f][\"'\u201c\u201d\u2019\u00bb)\]*_]*$")
@@ -44,60 +29,40 @@ class Section:
 
 
 def find_section(prepared: PreparedPrompt, kind: QuestionKind, units: Sequence[Unit]) -> Section:
-    """Return the section of the document that the question names, or of the only document that has one."""
-    match = TOPIC.match(prepared.original_question)
-    topic = topic_words(match["topic"] or match["thema"]) if match else []
-    if not match or not topic or kind not in KINDS or len(split_parts(prepared.original_question)) > 1:
+    """Return the section of the document that the question names, or of the only document that has one.
+
+    Of several documents, all must be named, and each must have one: they are returned in the order of their names.
+    """
+    subject, topic = split_topic(prepared.original_question)
+    if not topic or len(split_parts(prepared.original_question)) > 1:
         return Section()
-    subject = match["english"] or match["german"] or ""
     reader = _Reader(prepared, units)
+    several = several_documents(prepared.original_question, reader.names)
     named, others = named_documents(subject, reader.names)
-    if len(named) > 1 or SEVERAL.search(others) or FILE.search(others):
+    if not several and (kind not in KINDS or len(named) > 1 or SEVERAL.search(others) or FILE.search(others)):
         return Section()
-    found: dict[tuple[str, int], Section] = {}
+    found: dict[str, dict[int, Section]] = {}
     for i, unit in enumerate(units):
         document = reader.documents[unit.passage]
         if (not named or document in named) and reader.is_title(i) and is_title_of(reader.text(unit), topic):
             section = reader.section_below(i)
             if section.units:
-                found.setdefault((document, reader.offset(unit)), section)
-    documents = {document for document, _ in found}
-    if len(documents) != 1 or not _numbers(others) <= _numbers(reader.names[documents.pop()]):
+                found.setdefault(document, {}).setdefault(reader.offset(unit), section)
+    if several:
+        is_clear = found.keys() == several
+    else:
+        is_clear = len(found) == 1 and _numbers(others) <= _numbers(reader.names[next(iter(found))])
+    if not is_clear:
         return Section()
-    section = next(iter(found.values()))
-    return section if len(found) == 1 else replace(section, confidence=PARTIAL_CONFIDENCE)
+    sections = [_first(found[document]) for document in sorted(found, key=reader.names.__getitem__)]
+    confidence = min(section.confidence for section in sections)
+    return Section(tuple(unit for section in sections for unit in section.units), confidence)
 
 
-def named_documents(subject: str, names: dict[str, str]) -> tuple[set[str], str]:
-    """Return the ids of the documents that a text names, and the text with '_' for the words of these names.
-
-    A name has all its words in the text, with or without its suffix, or it is cut: 'A very long na\u2026'.
-    """
-    words = set(split_words(subject))
-    before = subject.casefold().rpartition("\u2026")[0][-MAX_LENGTH:]
-    starts = [before[word.start() :] for word in re.finditer(r"\b\w", before[: 1 - MIN_CUT_CHARS])]
-    named: dict[str, set[str]] = {}
-    for document, name in names.items():
-        full, stem = set(split_words(name)), set(split_words(split_suffix(name)[0]))
-        if cut := next(filter(name.casefold().startswith, starts), ""):
-            named[document] = set(split_words(cut))
-        elif full <= words and "." in name:
-            named[document] = full
-        elif stem <= words and not all(map(GENERIC.fullmatch, stem)):
-            named[document] = stem
-    named = {key: each for key, each in named.items() if not any(each < other for other in named.values())}
-    known = Counter[str]()
-    for document in named:
-        known |= Counter(split_words(names[document])) | Counter(named[document])  # a cut name ends within a word
-    marks = {mark for document in named for mark in names[document] if mark in MARKS} | ({"\u2026"} if named else set())
-    others = "".join(letter for letter in subject if letter not in marks)
-    return set(named), WORD.sub(lambda word: _hide(word[0], known), others)
-
-
-def _hide(word: str, known: Counter[str]) -> str:
-    """Return '_' for a word as often as it is known."""
-    known[word.lower()] -= 1
-    return "_" if known[word.lower()] >= 0 else word
+def _first(sections: dict[int, Section]) -> Section:
+    """Return the first of a document's sections with the same heading; it is less certain if there are others."""
+    section = next(iter(sections.values()))
+    return section if len(sections) == 1 else replace(section, confidence=PARTIAL_CONFIDENCE)
 
 
 def _numbers(text: str) -> set[str]:

@@ -92,7 +92,8 @@ def stream_answer(
     """Yield the answer after each of its growing `texts`, with the citations so far.
 
     An answer that repeats itself is replaced by the best quote, if there is evidence. The evidence is computed after
-    the answer, if not before. The first `num_sampled` tokens were there before: they say nothing about the speed.
+    the answer, if not before. Once the text is empty again, another answer begins. The first `num_sampled` tokens were
+    there before: they say nothing about the speed.
     """
     stable = StableText(prepared.texts, answer.request.question)
     generated = GeneratedText()
@@ -106,6 +107,8 @@ def stream_answer(
             if generated.is_repeating:
                 answer.notes += (REPETITION,)
                 break
+            if not generated.text:
+                stable = StableText(prepared.texts, answer.request.question)
             answer.text = stable.update(generated.text)
             answer.sources = _with_citations(answer.sources, stable.cited_ranks)
             yield answer

@@ -4,12 +4,30 @@ from collections import Counter
 from collections.abc import Sequence
 
 from engine.generation.overlap import content_words
+from engine.prompt.pack import PreparedPrompt
+from engine.prompt.units import Unit
 
+MAX_SUMMARIZED_PASSAGES = 3
 NUM_SENTENCES = 6
 MIN_CONTENT_WORDS = 4  # of a sentence in a summary
 QUESTION_WORD_WEIGHT = 4
 NUMBER_WEIGHT = 1.3  # of a sentence with a figure: it states a result, a date or an amount
 LEAD_WEIGHT = 1.3  # of the first sentence of a paragraph
+
+
+def summary_units(prepared: PreparedPrompt, units: Sequence[Unit]) -> list[Unit]:
+    """Return the sentences and list items of the best document's first passages that sum it up, in its order."""
+    hits = prepared.hits
+    passages = [i for i, hit in enumerate(hits) if hit.chunk.document_id == hits[0].chunk.document_id] or [0]
+    found = [
+        unit
+        for unit in units
+        if unit.passage in passages[:MAX_SUMMARIZED_PASSAGES] and unit.block.kind in ("paragraph", "list")
+    ]
+    found.sort(key=lambda unit: (hits[unit.passage].chunk.start if hits else unit.passage, unit.start))
+    is_lead = [unit.start == unit.block.start for unit in found]
+    texts = [prepared.texts[unit.passage][unit.start : unit.end] for unit in found]
+    return [found[index] for index in summarize(texts, is_lead, prepared.standalone_question)]
 
 
 def summarize(sentences: Sequence[str], is_lead: Sequence[bool], question: str) -> list[int]:

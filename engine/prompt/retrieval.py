@@ -10,6 +10,7 @@ from itertools import zip_longest
 
 from engine.errors import BadRequest
 from engine.prompt.followups import relevant_turns
+from engine.prompt.named_documents import several_documents, split_topic
 from engine.prompt.pack import PreparedPrompt, pack
 from engine.prompt.question_kind import QuestionKind, question_kind
 from engine.prompt.template import PromptTemplate
@@ -57,6 +58,9 @@ def retrieve(finder: Finder, request: Request) -> Iterator[list[Hit]]:
     top_k, documents = request.passages, request.documents
     turns = relevant_turns(request.question, request.history)
     if not turns:
+        if several := _several_documents(finder, request):
+            yield from _of_each(finder, request, several)
+            return
         stages = finder.retrieve_stages(request.question, top_k, documents)
         is_summary = question_kind(request.question) is QuestionKind.SUMMARY
         yield from (_with_opening(finder, hits, top_k) for hits in stages) if is_summary else stages
@@ -65,8 +69,8 @@ def retrieve(finder: Finder, request: Request) -> Iterator[list[Hit]]:
     with_turns = " ".join([*(turn.question for turn in turns), request.question])
     searches = [finder.retrieve_stages(question, top_k, documents) for question in (request.question, with_turns)]
     rankings: list[list[Hit]] = [[], []]
-    for stage in zip_longest(*searches):  # a search that has finished keeps its last hits
-        rankings = [last if hits is None else hits for last, hits in zip(rankings, stage, strict=True)]
+    for stage in zip_longest(*searches):
+        rankings = _latest(rankings, stage)
         chunks_by_id = finder.chunks_by_id(previous)
         again = [chunks_by_id[chunk_id] for chunk_id in previous if chunk_id in chunks_by_id]
         scope = {document.id for document in finder.documents() if document.is_in(documents)} if documents else set()
@@ -100,6 +104,29 @@ def _with_opening(finder: Finder, hits: Sequence[Hit], top_k: int) -> list[Hit]:
     found = [hit for hit in by_id.values() if hit.chunk.id != first.id][: top_k - 1]
     others = [_unscored(chunk) for chunk in rest if chunk.id not in by_id]
     return [by_id.get(first.id) or _unscored(first), *found, *others][:top_k]
+
+
+def _several_documents(finder: Finder, request: Request) -> list[str]:
+    """Return the ids of the documents in the scope that the question asks about one topic, by name; none if not two."""
+    if not split_topic(request.question)[1]:
+        return []
+    names = {document.id: document.name for document in finder.documents() if document.is_in(request.documents)}
+    return sorted(several_documents(request.question, names), key=names.__getitem__)
+
+
+def _of_each(finder: Finder, request: Request, documents: Sequence[str]) -> Iterator[list[Hit]]:
+    """Yield hits of each of the documents in turn: the best ones of all may be from one."""
+    searches = [finder.retrieve_stages(request.question, request.passages, (document,)) for document in documents]
+    rankings: list[list[Hit]] = [[] for _ in documents]
+    for stage in zip_longest(*searches):
+        rankings = _latest(rankings, stage)
+        in_turn = [hit for hits in zip_longest(*rankings) for hit in hits if hit is not None]
+        yield in_turn[: request.passages]
+
+
+def _latest(rankings: list[list[Hit]], stage: Sequence[list[Hit] | None]) -> list[list[Hit]]:
+    """Return the rankings after a stage of several searches; one that has finished keeps its last hits."""
+    return [last if hits is None else hits for last, hits in zip(rankings, stage, strict=True)]
 
 
 def _missing_documents_note(finder: Finder, request: Request) -> tuple[str, ...]:

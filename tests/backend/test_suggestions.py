@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from assets import ASSETS
 from backend.services.suggestions import MAX_NAME_CHARS, MAX_PASSAGES, MAX_QUESTIONS, suggest_questions
-from engine.generation.section import TOPIC
+from engine.prompt.named_documents import TOPIC
 from engine.prompt.titles import is_title_of, topic_words
 
 LEASE = """# Lease of Mill Lane 12

@@ -143,6 +143,30 @@ def test_a_target_sets_the_ratio_that_this_model_needs_until_the_slider_is_moved
     assert backend.requests[-1].recompute_ratio == 0.33 and tab.errors == []
 
 
+def test_a_target_is_met_again_on_the_model_that_was_chosen_in_the_settings(visit, backend, monkeypatch):
+    def calibrate(*kls):
+        points = tuple(FidelityPoint(at, kl, 0.9, 100.0, 4.0) for at, kl in zip((0.0, 0.1, 0.4), kls, strict=True))
+        curve = FidelityCurve("cacheclip", points, 400.0, 24)
+        monkeypatch.setattr(backend.models, "fidelity_status", FidelityStatus(24, 24, curve))
+
+    tab = visit()
+    target, ratio = tab.page.locator("#target"), tab.page.locator("#ratio input[type=number]")
+    calibrate(0.2, 0.08, 0.04)
+    target.get_by_text("Balanced").click()
+    expect(ratio).to_have_value("10")
+    tab.go("Settings")
+    calibrate(0.5, 0.3, 0.04)
+    tab.go("Ask")
+    expect(ratio).to_have_value("40")
+    expect(target).to_contain_text("40 % is the least")
+    tab.go("Settings")
+    monkeypatch.setattr(backend.models, "fidelity_status", FidelityStatus(total=24))
+    tab.go("Ask")
+    expect(target).to_contain_text("not calibrated yet")
+    expect(target.locator(":checked")).to_have_count(0)
+    assert tab.errors == []
+
+
 def test_each_method_shows_only_its_own_settings_is_run_with_them_and_remembers_them(visit, backend):
     tab = visit()
     expect(tab.page.locator("#chatbar summary")).to_be_visible()  # it is drawn above the question

@@ -3,10 +3,13 @@
 import pytest
 from playwright.sync_api import expect
 
+from backend.interface.models import FidelityStatus
+from engine.fidelity import FidelityCurve, FidelityPoint
 from tests.browser.conftest import SAMPLES
 
 pytestmark = pytest.mark.browser
 
+TREE = [{"type": "icicle", "labels": ["Library"], "hovertext": ["Library<br>miss"], "parents": [""]}]
 SHOW = """([name, texts]) => {
     const element = document.body.appendChild(document.createElement("div"));
     element.id = "shown";
@@ -86,6 +89,36 @@ def test_names_stay_in_sentences_and_german_has_its_own_numbers(visit):
     }
     tab.page.evaluate(SHOW, ["Library", list(german)])
     expect(tab.page.locator("#shown p")).to_have_text([*german.values(), "Library"])
+
+
+def test_figures_are_translated_but_the_names_in_the_tree_of_the_cache_are_not(visit, backend, monkeypatch):
+    points = tuple(FidelityPoint(at, kl, 0.9, 1500.0, 4.0) for at, kl in ((0.0, 0.2), (0.1, 0.08), (0.4, 0.02)))
+    status = FidelityStatus(24, 24, FidelityCurve("cacheclip", points, 6000.0, 24))
+    monkeypatch.setattr(backend.models, "fidelity_status", status)
+    tab = visit()
+    choose(tab, "de")
+    tab.page.click("#tab-settings-button")
+    plot = tab.page.locator("#fidelity-plot")
+    expect(plot.locator(".xtitle")).to_have_text("Zeit bis zum ersten Token")
+    expect(plot.locator(".ytitle")).to_have_text("KL zum vollständigen Prefill, Nats")
+    expect(plot.locator(".annotation-text")).to_have_text(["schnell", "ausgewogen", "originalgetreu"])
+    expect(plot).to_contain_text("vollständiges Prefill")
+    hover = tab.page.evaluate("document.querySelector('#fidelity-plot .js-plotly-plot').data[0].hovertext[1]")
+    assert hover.replace("\u00a0", " ") == (
+        "10 % neu berechnet: 1,50 s, 4,0-mal so schnell<br>KL 0,08 Nats, gleiches Token 90 %"
+    )
+    drawn = """(traces) => {
+        const element = document.body.appendChild(document.createElement("div"));
+        return Plotly.react(element, traces, {}).then(() => element.data);
+    }"""
+    assert tab.page.evaluate(drawn, TREE) == TREE
+    template = "%{y}, near token %{x:.0f}: %{text} times the average<extra></extra>"
+    (heat,) = tab.page.evaluate(drawn, [{"type": "heatmap", "hovertemplate": template, "y": ["layer 1", "auxiliary"]}])
+    assert heat["y"] == ["Schicht 1", "Hilfsmodell"]
+    assert heat["hovertemplate"] == "%{y}, nahe Token %{x:.0f}: das %{text}-Fache des Durchschnitts<extra></extra>"
+    named = {"type": "scatter", "name": "report 901, v1.5", "hovertext": ["Library.pdf: nats"]}
+    assert tab.page.evaluate(drawn, [named]) == [named]
+    assert tab.errors == [] and tab.outside == []
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """Answers by a model on another server: what is sent, what becomes of its stream, and each way it can fail."""
 
+import re
+from dataclasses import replace
 from threading import Event, Timer
 from threading import enumerate as threads
 from time import sleep
@@ -81,11 +83,27 @@ def test_a_server_that_does_not_stream_and_one_that_reaches_its_limit(serve):
         (["  ", "\n4", "4"], "44"),
         (["<", "b>"], "<b>"),
         (["<think>never ends"], ""),
+        (["\n</thi", "nk>\n\nFour"], "Four"),
         ([], ""),
     ],
 )
 def test_reasoning_before_the_answer_is_left_out(pieces, text):
     assert "".join(_without_thoughts(iter(pieces))) == text
+
+
+def test_an_answer_starts_again_after_reasoning_that_the_servers_template_began(serve):
+    sentence = TEXTS["ferry"].split(". ")[0] + "."
+    pieces = ["The user asks. ", "The user", " says so.\n", "</th", "ink>\n", "\n", *re.findall(r"\S+ ?", sentence)]
+    double = serve(*map(chunk, pieces), DONE)
+    texts = [answer.text for answer in (replace(answer) for answer in ask(double))]
+    assert texts[-1] == f"{sentence} [1]"
+    again = len(texts) - texts[::-1].index("")
+    assert "The user asks. The user says so." in texts[:again]
+    assert all(texts[-1].startswith(text) for text in texts[again:])
+    mentioned = "The mark </think> ends it."
+    assert last(ask(serve(chunk(mentioned), DONE))).text == mentioned
+    with pytest.raises(AnswerServerFailed, match="wrote no answer"):
+        last(ask(serve(chunk("So.\n</think>"), DONE)))
 
 
 @pytest.mark.parametrize(

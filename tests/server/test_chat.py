@@ -20,6 +20,7 @@ QUOTE = "The crew hears the bell. [1]"
         (["A bell, a bell, a", QUOTE], True, ["A bell, a bell, a", f"\n\n{QUOTE}"]),
         (["A bell, a bell, a", QUOTE, QUOTE], True, ["A bell, a bell, a", f"\n\n{QUOTE}"]),
         ([f"{QUOTE} The crew", QUOTE], True, [f"{QUOTE} The crew"]),
+        (["The user", "", "The", "The crew."], False, ["The user", "\n\nThe", " crew."]),
         (["A bell, a bell, a", ""], True, ["A bell, a bell, a"]),
     ],
 )

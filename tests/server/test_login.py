@@ -51,6 +51,32 @@ def test_the_page_needs_no_script_and_nothing_else_from_a_server(visit):
     assert "color-scheme: light dark" in page.text and 'action="/login"' in page.text
 
 
+@pytest.mark.parametrize(
+    ("accepted", "language", "button"),
+    [
+        ("de-DE,de;q=0.9,en;q=0.8", "de", "Anmelden"),
+        ("fr, en;q=0.5, zh-Hans-CN;q=0.7", "zh", "\u767b\u5f55"),
+        ("en-GB,en;q=0.9,de;q=0.8", "en", "Log in"),
+        ("zh;q=0, *", "en", "Log in"),
+        ("', <script>; de;q=x" + ",de-" * 5000, "en", "Log in"),
+    ],
+)
+def test_the_page_and_its_messages_are_in_the_browsers_language(visit, accepted, language, button):
+    browser = visit()
+    browser.headers["Accept-Language"] = accepted
+    page = browser.get("/login").text
+    assert f'<html lang="{language}">' in page and f"<button>{button}</button>" in page
+    wrong = {
+        "de": "Das Passwort ist falsch.",
+        "zh": "\u5bc6\u7801\u9519\u8bef\u3002",
+        "en": "The password is wrong.",
+    }
+    assert f'<p role="alert">{wrong[language]}</p>' in log_in(browser, "wrong").text
+    texts = [log_in(browser, "wrong").text for _ in range(FAILURES)]
+    if language == "de":
+        assert "Zu viele falsche Passw\u00f6rter. Bitte in " in texts[-1]
+
+
 def test_a_password_or_a_key_opens_a_session(visit):
     for secret in (PASSWORD, KEYS[1]):
         browser = visit()

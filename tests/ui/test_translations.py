@@ -110,6 +110,13 @@ def test_every_hint_of_an_error_is_translated():
     assert [hint for hint in hints if not is_translated(hint)] == []
 
 
+def test_the_title_of_each_axis_is_translated():
+    named = [(word.arg, constant(word.value)) for call in nodes(ast.Call) for word in call.keywords]
+    titles = {text for name, text in named if name == "title_text" and text}
+    assert len(titles) > 5
+    assert [title for title in titles if not is_translated(title)] == []
+
+
 def test_what_a_full_disk_prevents_is_translated():
     calls = [call for call in nodes(ast.Call) if ast.unparse(call.func).rpartition(".")[2] in WRITERS]
     actions = {constant(call.args[0]) for call in calls} - {None}

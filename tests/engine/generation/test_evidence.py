@@ -420,3 +420,14 @@ def test_a_section_named_by_its_heading_is_quoted_from_the_named_document(questi
 def test_a_topic_that_is_no_heading_is_answered_by_other_rules():
     assert evidence("What does the manual say about the warranty?", Scorer("two years"), MANUAL).quoted_answer() == []
     assert evidence("What does the manual say about ?", Scorer("two years"), MANUAL).quoted_answer() == []
+
+
+def test_of_each_document_that_is_asked_about_a_topic_a_quote_is_shown_if_it_has_one():
+    question = "What do manual and other say about the warranty?"
+    found = evidence(question, Scorer("two years"), MANUAL, OTHER, "The warranty is blue.")
+    assert found.kind is QuestionKind.COMPARISON and found.has_answer
+    quotes = ["The warranty ends after two years.", "The warranty ends after three years."]
+    assert texts_of(found.quoted_answer()) == quotes
+    assert found.lead(found.quoted_answer()) == "two years → three years\n"
+    found = evidence(question.replace("warranty", "oil"), Scorer("Oil it"), MANUAL, OTHER)
+    assert texts_of(found.quoted_answer()) == ["Oil it once a month."]

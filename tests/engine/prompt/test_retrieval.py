@@ -256,3 +256,10 @@ def test_previous_chunks_have_no_similarity():
 def test_a_search_returns_the_hits_of_the_last_stage():
     finder = make_engine("ferry", "tern", "fares").finder
     assert [hit.chunk.text for hit in search(finder, Request("Why?", passages=2))] == [TEXTS["ferry"], TEXTS["tern"]]
+
+
+def test_a_question_that_names_two_documents_has_passages_of_both_and_of_no_other():
+    finder = KeywordFinder(boats=[f"Dogs {i} on boats." for i in range(9)], rules=RULES, third=["Dogs, dogs."])
+    request = Request("What do boats and rules say about dogs on boats?", passages=4, max_new_tokens=4)
+    assert {each.partition("-")[0] for each in chosen(request, finder)} == {"boats", "rules"}
+    assert {each.partition("-")[0] for each in chosen(replace(request, documents=("rules",)), finder)} == {"rules"}

@@ -69,6 +69,6 @@ def test_only_options_that_differ_from_the_default_are_described():
 def test_without_the_default_method_the_first_one_is_selected():
     backend = FakeBackend()
     backend.methods = lambda: [method for method in METHODS if method.name in ("epic", "full")]
-    with gr.Blocks():
-        method, _, ratio, *_ = Composer(backend).settings
+    with gr.Blocks(), gr.Tab() as tab:
+        method, _, ratio, *_ = Composer(backend, tab).settings
     assert (method.value, ratio.visible) == ("epic", "hidden")

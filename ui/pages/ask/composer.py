@@ -45,8 +45,8 @@ _SETTINGS_TOGGLE = tag(  # in a chat, where the settings are folded
 class Composer:
     """The question box with its settings; `options` are the inputs that only the chosen method has."""
 
-    def __init__(self, backend: Backend) -> None:
-        """Create and connect the components inside the open Blocks."""
+    def __init__(self, backend: Backend, tab: gr.Tab) -> None:
+        """Create and connect the components inside the open Blocks; `tab` is the page's."""
         self._backend = backend
         methods = backend.methods()
         self._method = default_method(methods).name
@@ -101,6 +101,7 @@ class Composer:
 
         method.change(change_method, method, [method, ratio, target, draft, *self.options.components()], **INSTANT)
         target.input(self._meet_target, target, [ratio, target], **INSTANT)
+        tab.select(self._meet_again, target, [ratio, target], **INSTANT)  # Settings may have changed the model
         ratio.input(lambda: gr.Radio(value=None, info=_TARGET_INFO), None, target, **INSTANT)
         documents = self.picker.documents
         documents.change(self._whole_checkbox, documents, self.whole, **INSTANT)
@@ -153,6 +154,12 @@ class Composer:
             return gr.Slider(value=100), gr.Radio(info=info)
         info = f"{100 * ratio:g} % is the least that stays within {limit} on this model."
         return gr.Slider(value=100 * ratio), gr.Radio(info=info)
+
+    def _meet_again(self, target: str | None) -> tuple[Any, Any]:
+        """Return the same for the model that is loaded now; without a target, nothing changes."""
+        if target and self._backend.models.reload_status().running:
+            return gr.skip(), gr.Radio(value=None, info=_TARGET_INFO)
+        return self._meet_target(target) if target else (gr.skip(), gr.skip())
 
     def _whole_checkbox(self, selected: list[str] | None) -> Any:
         """Show the checkbox if one document is selected, disabled if it does not fit into the context."""

@@ -80,7 +80,7 @@ class Ask:
                 reply = gr.HTML(elem_id="reply", js_on_load=f"{_ANSWER_JS} kvscopeAsk.scrollToNew(element);")
                 self.feedback = FeedbackPanel(self._backend)
                 passages = gr.HTML(elem_id="passages", js_on_load="kvscopeAsk.showQuotes(element);")
-                self.composer = Composer(self._backend)
+                self.composer = Composer(self._backend, tab)
                 with gr.Column(elem_id="welcome") as welcome:
                     self.demonstration = DemonstrationPanel(self._backend, tuple(self._samples.values()))
                     self._suggestions = SuggestedQuestions(self._backend, set(self._samples.values()))
