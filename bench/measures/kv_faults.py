@@ -1,8 +1,8 @@
 """Two engines that share a KV server, and faults of the server while they answer.
 
 One engine computes the passages of a question and writes them. Then the other one, which has none of them, answers the
-same question while the server fails. Wrong is an answer that differs from that of an engine without a server, greedily
-decoded. `slowdown` is the TTFT over that of the engine without a server, which computes all passages too. Recovery is
+same question while the server fails. Wrong is an answer that differs from that of an engine without a server, sampled
+with the same seed. `slowdown` is the TTFT over that of the engine without a server, which computes all passages too. Recovery is
 the time from the end of the fault until the second engine reads again what the first one writes.
 """
 
@@ -131,8 +131,9 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     tokenizer = PromptTemplate(models.primary.tokenizer).tokenizer.data
     texts = [make_paragraph(rng, tokenizer) for _ in range(3 * NUM_PASSAGES)]
     requests = [
-        Request(question, "direct", passages=NUM_PASSAGES, max_new_tokens=24)
-        for question in make_questions(rng, NUM_QUESTIONS)
+        # A sampled answer waits for the passages' KV; an answer made of quotes would not.
+        Request(question, "direct", passages=NUM_PASSAGES, max_new_tokens=24, temperature=1.0, seed=seed)
+        for seed, question in enumerate(make_questions(rng, NUM_QUESTIONS))
     ]
     results = {fault: _Results() for fault in FAULTS}
     with ExitStack() as files:
