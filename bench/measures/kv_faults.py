@@ -2,8 +2,8 @@
 
 One engine computes the passages of a question and writes them. Then the other one, which has none of them, answers the
 same question while the server fails. Wrong is an answer that differs from that of an engine without a server, sampled
-with the same seed. `slowdown` is the TTFT over that of the engine without a server, which computes all passages too. Recovery is
-the time from the end of the fault until the second engine reads again what the first one writes.
+with the same seed. `slowdown` is the TTFT over that of the engine without a server, which computes all passages too.
+Recovery is the time from the end of the fault until the second engine reads again what the first one writes.
 """
 
 import random
