@@ -143,6 +143,7 @@ def test_a_target_sets_the_ratio_that_this_model_needs_until_the_slider_is_moved
     assert backend.requests[-1].recompute_ratio == 0.33 and tab.errors == []
 
 
+@pytest.mark.slow
 def test_each_method_shows_only_its_own_settings_is_run_with_them_and_remembers_them(visit, backend):
     tab = visit()
     expect(tab.page.locator("#chatbar summary")).to_be_visible()  # it is drawn above the question
