@@ -23,7 +23,7 @@ from store.german import is_german
 from store.ingest import isolated, read_file
 from store.ingest.chunker import ChunkConfig, chunk_config_of, split_sections
 from store.ingest.document import ParsedDocument
-from store.ingest.language import language_warning
+from store.ingest.language import language_of, language_warning
 from store.ingest.markdown_file import convert_markdown
 from store.ingest.page_picture import page_picture
 from store.ingest.sniff import detect_format
@@ -93,7 +93,7 @@ class DocumentLibrary:
             num_pages = len(parsed.page_starts) or None
             yield Progress("parsed", num_pages or 1, num_pages or 1, warning=warning)
             document = Document(document_id, name, len(data), num_pages, 0, time.time(), warning)
-            document = replace(document, parser_version=PARSER_VERSION)
+            document = replace(document, parser_version=PARSER_VERSION, language=language_of(parsed.text))
             with self._lock:
                 self._purge_pending(document_id)
                 document = self._catalog.insert_pending(document)
@@ -127,7 +127,8 @@ class DocumentLibrary:
                     document = replace(document, parser_version=PARSER_VERSION)
                 warning = document.warning or self._language_warning(parsed.text)  # earlier versions stored none
                 owner = self._catalog.insert_pending_rechunk(document_id)
-            document = yield from self._index(replace(document, warning=warning), owner, parsed)
+            document = replace(document, warning=warning, language=language_of(parsed.text))
+            document = yield from self._index(document, owner, parsed)
         finally:
             self._release(document_id)
         yield Progress("indexed", 1, 1, document, document.warning)

@@ -35,7 +35,7 @@ DELETED = 2  # value of `pending` of a document that was complete
 BUSY_TIMEOUT_MS = 5000  # SQLite's wait for other connections, here and in Python by default
 DOCUMENT = """
 SELECT id, name, size_bytes, pages, chunks, added_at, warning, chunk_tokens, chunk_overlap,
-    parser_version, collections
+    parser_version, language, collections
 FROM documents WHERE NOT pending
 """
 OWNER = "coalesce(owner, id)"
@@ -174,7 +174,7 @@ class Catalog:
             self._connection.execute(
                 "UPDATE documents SET pending = 0, owner = :owner, chunks = :num_chunks, passages = :segments, "
                 "page_starts = :page_starts, chunk_tokens = :chunk_tokens, chunk_overlap = :chunk_overlap, "
-                "warning = :warning, parser_version = :parser_version WHERE id = :id",
+                "warning = :warning, parser_version = :parser_version, language = :language WHERE id = :id",
                 asdict(replace(document, num_chunks=len(chunks))) | values,
             )
             seal(self._connection, document.id)

@@ -8,6 +8,7 @@ from typing import Any
 
 from store.catalog.bm25 import BM25Index
 from store.catalog.schema import SEALED_CHUNKS, SEALED_DOCUMENT, digest_of, seal
+from store.ingest.language import language_of
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,13 @@ def _rows(connection: sqlite3.Connection, query: str, *values: str) -> Iterator[
 
 
 def insert(target: sqlite3.Connection, stored: StoredDocument, name: str) -> str:
-    """Insert a document under a name, in the caller's transaction; return the name."""
-    _insert_row(target, "documents", stored.document | {"name": name, "pending": 0, "checksum": None})
+    """Insert a document under a name, in the caller's transaction; return the name.
+
+    Its language is detected again: no checksum protects it, and earlier versions stored none.
+    """
+    language = language_of("\n".join(str(chunk["text"]) for chunk in stored.chunks))
+    values = {"name": name, "pending": 0, "checksum": None, "language": language}
+    _insert_row(target, "documents", stored.document | values)
     words = []
     for chunk in stored.chunks:
         row = _insert_row(target, "chunks", {key: value for key, value in chunk.items() if key != "row"})

@@ -14,6 +14,9 @@ from store.preferences import Preferences
 from tests.store.conftest import search
 
 TEXTS = {"birds.txt": "The heron waits in the reeds. " * 30, "rocks.txt": "Granite cools slowly. " * 30}
+GERMAN = (
+    "Die Katze ist auf dem Dach und der Hund liegt nicht mit ihr in der Sonne, sondern im Schatten des Hauses. " * 9
+)
 
 
 @pytest.fixture
@@ -61,6 +64,27 @@ def test_another_library_gets_the_documents_and_the_settings(library, exported, 
     assert {document.id: other.chunks(document.id) for document in other.documents()} == chunks
     assert [document.collections for document in other.documents()] == [("Nature",), ()]
     assert search(other, "heron reeds", 1)[0].similarity is not None
+
+
+@pytest.mark.parametrize("stored", ["absent", "<script>"])  # in the exports of earlier versions, and in hostile ones
+def test_the_language_of_an_imported_document_is_detected(library, tmp_path, file_of, stored):
+    list(library.add(file_of(GERMAN, "tiere.txt"), "tiere.txt"))
+    assert library.documents()[0].language == "German"
+    path = tmp_path / "export.zip"
+    with path.open("wb") as file:
+        export_library(tmp_path, file)
+
+    def change(name, content):
+        lines = [json.loads(line) for line in content.splitlines()] if name == "documents.jsonl" else []
+        for line in lines:
+            line["document"].pop("language")
+            line["document"] |= {"language": stored} if stored != "absent" else {}
+        return b"".join(json.dumps(line).encode() + b"\n" for line in lines) or content
+
+    rewrite(path, change)
+    assert import_into(tmp_path / "other", path)[0].added == 3
+    with closing(Catalog(tmp_path / "other" / "library")) as catalog:
+        assert {each.name: each.language for each in catalog.documents()}["tiere.txt"] == "German"
 
 
 def test_what_is_there_stays_and_names_are_unique(exported, tmp_path):

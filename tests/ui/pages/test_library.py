@@ -143,13 +143,30 @@ def test_a_choice_of_file_types_lists_those_of_the_documents_if_there_are_severa
     assert "All file types" not in one and "Added any time" in one
 
 
+def test_language_filters_the_table_as_long_as_documents_are_in_several(session):
+    first, second, third = session.backend.stored_documents
+    assert "All languages" not in session.show(session.page.refresh(View()))[session.page.table]
+    first, second = replace(first, language="English"), replace(second, language="German")
+    session.backend.stored_documents[:] = [first, second, third]
+    session.click("language", "German")
+    options = re.search(r'<select[^>]*aria-label="Language">(.*?)</select>', session.html)
+    assert re.findall(r">([^<]+)<", options[1]) == ["All languages", "English", "German", "Language not clear"]
+    assert session.html.count("<tbody") == 1 and ">A.txt<" in session.html
+    session.click("language", "Language not clear")
+    assert session.html.count("<tbody") == 1 and ">c &amp; d.md<" in session.html
+    session.click("language", "German")
+    session.backend.stored_documents.remove(second)
+    session.show(session.page.refresh(session.view))  # English is the only language left
+    assert session.html.count("<tbody") == 2 and "All languages" not in session.html and session.view.language == ""
+
+
 @pytest.mark.parametrize(
     "value", [None, "", "PDF\0", "<script>", "month ", "x" * 100_000, ["PDF"], {"a": 1}, 7, "name"]
 )
 def test_a_filter_that_the_page_does_not_offer_changes_nothing(session, value):
-    for action in ("type", "age"):
+    for action in ("type", "age", "language"):
         session.click(action, value)
-        assert (session.view.file_type, session.view.age) == ("", "") and session.html.count("<tbody") == 3
+        assert session.view == View() and session.html.count("<tbody") == 3
 
 
 def test_each_tier_has_its_own_kv_size_and_the_page_says_why_kv_is_large(session):

@@ -10,7 +10,16 @@ from ui.components.excerpt import page_label, render_excerpt
 from ui.components.tiers import TIERS
 from ui.format import UNKNOWN, count, day, size
 from ui.html import Markup, button, icon, join, tag
-from ui.pages.library.view import AGES, CACHED, COLUMNS, PAGE_SIZE, View, existing_types, filter_and_sort
+from ui.pages.library.view import (
+    AGES,
+    CACHED,
+    COLUMNS,
+    PAGE_SIZE,
+    View,
+    existing_languages,
+    existing_types,
+    filter_and_sort,
+)
 
 PASSAGES_PER_PAGE = 20
 MAX_ERRORS = 5  # of a watched folder
@@ -161,12 +170,17 @@ def _selection_bar(documents: Sequence[DocumentUsage], view: View, visible_ids: 
 
 
 def _filters(documents: Sequence[DocumentUsage], view: View) -> Markup:
-    """Return a choice of the file type, if there are several, and of the date added, and a button per collection."""
-    types = existing_types(documents)
-    type_labels = {"": "All file types", **dict(zip(types, types, strict=True))}
-    choices = [_choice("age", "Date added", {age: label for age, (label, _) in AGES.items()}, view.age)]
+    """Return a choice of file type and of language, if there are several, and of date, and a button per collection."""
+    types, languages = existing_types(documents), existing_languages(documents)
+    choices = []
     if len(types) > 1:
-        choices.insert(0, _choice("type", "File type", type_labels, view.file_type))
+        choices.append(
+            _choice("type", "File type", {"": "All file types"} | {each: each for each in types}, view.file_type)
+        )
+    if languages:
+        labels = {"": "All languages"} | {each: each for each in languages}
+        choices.append(_choice("language", "Language", labels, view.language))
+    choices.append(_choice("age", "Date added", {age: label for age, (label, _) in AGES.items()}, view.age))
     collections = [
         button(
             "collection",
