@@ -15,6 +15,7 @@ OWN_NAMES = (  # patterns of what KVScope creates in the folder
         ".lock",
         ".holder.json",
         "preferences.json*",
+        "collections.json*",
         "samples-added",
         "feedback.jsonl*",
         "watched.json*",

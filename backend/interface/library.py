@@ -1,9 +1,9 @@
 """Interface of the Library page: documents with the size of their KV, their passages, and changes to them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Event
-from typing import Protocol
+from typing import Any, Protocol
 
 from store.types import Chunk, Document, Excerpt
 
@@ -76,6 +76,12 @@ class LibraryService(Protocol):
         """Add documents to a collection, which exists as long as a document is in it."""
 
     def remove_from_collection(self, document_ids: Sequence[str], name: str) -> None: ...
+
+    def collection_settings(self, name: str) -> dict[str, Any]:
+        """Return what is remembered for questions in a collection; the caller validates it. Empty if nothing is."""
+
+    def remember_settings(self, name: str, values: Mapping[str, Any]) -> None:
+        """Remember values of settings for an existing collection; empty: forget them."""
 
     def reindex(self, document_ids: Sequence[str], cancel: Event) -> Iterator[list[IngestProgress]]:
         """Chunk, embed and prefill documents again; each is unchanged until its new chunks are complete."""

@@ -1,7 +1,8 @@
 """Export a library to one file and import it elsewhere: documents with their chunks, without vectors and KV.
 
-The file is a zip archive: `manifest.json`, `documents.jsonl` (one document a line: its row and its chunks' rows) and
-`preferences.json`. Vectors and KV can be computed again; chats are in the browsers.
+The file is a zip archive: `manifest.json`, `documents.jsonl` (one document a line: its row and its chunks' rows),
+`preferences.json` and `collections.json`, which earlier versions did not write. Vectors and KV can be computed again;
+chats are in the browsers.
 """
 
 import json
@@ -20,7 +21,7 @@ from store.disk_full import disk_full_as_store_full
 from store.errors import ExportFailed, KVScopeError
 from store.limits import Limits
 from store.names import clean_name, unique_name
-from store.preferences import Preferences
+from store.preferences import COLLECTIONS, Preferences
 
 FORMAT = 1
 MANIFEST, DOCUMENTS, PREFERENCES = "manifest.json", "documents.jsonl", "preferences.json"
@@ -71,6 +72,7 @@ def _export(data: Path, target: IO[bytes]) -> int:
                 if count != expected:
                     raise ExportFailed("Some documents cannot be read.")
         archive.writestr(PREFERENCES, json.dumps(Preferences(data).read()))
+        archive.writestr(COLLECTIONS, json.dumps(Preferences(data, COLLECTIONS).read()))
         archive.writestr(MANIFEST, json.dumps({"format": FORMAT, "created_at": time.time(), "documents": count}))
     return count
 
@@ -87,6 +89,8 @@ def import_library(data: Path, source: Path, connection: sqlite3.Connection, lim
         with zipfile.ZipFile(source) as archive:
             _check_manifest(archive)
             preferences = json.loads(_read_small(archive, PREFERENCES))
+            has_collections = COLLECTIONS in archive.namelist()
+            collections = json.loads(_read_small(archive, COLLECTIONS)) if has_collections else {}
             with disk_full_as_store_full("import documents"), connection:
                 for stored in _documents_in_archive(archive):
                     name = clean_name(str(stored.document["name"]))
@@ -112,6 +116,9 @@ def import_library(data: Path, source: Path, connection: sqlite3.Connection, lim
         raise ImportFailed(f"{source.name} is no export of a library, or is damaged ({error}).") from error
     if isinstance(preferences, dict) and not Preferences(data).read():
         Preferences(data).write(preferences)
+    if isinstance(collections, dict) and collections:
+        saved = Preferences(data, COLLECTIONS)
+        saved.write({**collections, **saved.read()})
     return ImportResult(added, existing, damaged)
 
 

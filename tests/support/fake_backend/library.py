@@ -22,6 +22,7 @@ class FakeLibrary:
         self.needs_rechunk: set[str] = set()
         self.suggested: dict[str, list[str]] = {}
         self.reindexed: list[str] = []
+        self.remembered: dict[str, dict] = {}  # settings by collection
         self.counting = False
 
     def list_with_usage(self) -> list[DocumentUsage]:
@@ -61,6 +62,12 @@ class FakeLibrary:
 
     def remove_from_collection(self, document_ids: Sequence[str], name: str) -> None:
         self._change(document_ids, lambda names: {*names} - {name})
+
+    def collection_settings(self, name: str) -> dict:
+        return self.remembered.get(name, {})
+
+    def remember_settings(self, name: str, values) -> None:
+        self.remembered[name] = dict(values)
 
     def _change(self, document_ids, change) -> None:
         self._backend.stored_documents[:] = [
