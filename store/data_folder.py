@@ -19,10 +19,11 @@ OWN_NAMES = (  # patterns of what KVScope creates in the folder
         "samples-added",
         "feedback.jsonl*",
         "watched.json*",
+        "watched-changes.json*",
         "costs-*.json*",
         "fidelity-*.json*",
     ),
-    *("library", "kv", "models", "models.lock", "bench", "audit", TEMPORARY),
+    *("library", "kv", "models", "models.lock", "bench", "audit", "replaced", TEMPORARY),
 )
 log = logging.getLogger("kvscope")
 

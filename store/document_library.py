@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 
 from store.catalog.catalog import Catalog
 from store.catalog.document_text import make_chunks, take_excerpt
+from store.catalog.transfer import original_in
 from store.errors import NoSuchDocument, StoreFull
 from store.fusion import rrf
 from store.german import is_german
@@ -206,6 +207,21 @@ class DocumentLibrary:
     def has_pages(self, document_id: str) -> bool:
         """Return whether the pages of a document can be shown: those of PDF files that were added by this version."""
         return self._originals.has(document_id)
+
+    def copy(self, document_id: str) -> bytes:
+        """Return a document as an export, with its original. Raises NoSuchDocument, ExportFailed or StoreFull."""
+        with self._lock:
+            return self._catalog.export_document(document_id, self._originals.get(document_id))
+
+    def restore(self, source: Path) -> None:
+        """Add the document of a copy, unless it is in the library; `embed_missing` computes its vectors.
+
+        Raises ImportFailed, LibraryFull or StoreFull.
+        """
+        with self._lock:
+            self._catalog.import_from(source, self._limits)
+            if original := original_in(source):
+                self._originals.put(sha256(original).hexdigest(), original)
 
     def page_picture(self, chunk_id: str, page: int, quote: str) -> bytes | None:
         """Return a page, from 1, of a chunk's document as PNG with a quote marked; None if it cannot be shown.

@@ -22,6 +22,8 @@ from backend.services.cache import ChunkOwners, DocumentKeys
 from backend.services.suggestions import MAX_PASSAGES, suggest_questions
 from engine.cache.admin import chunk_bytes
 from engine.errors import Cancelled, LoadingFailed, ModelNotReady
+from store.atomic import write_atomic
+from store.disk_full import disk_full_as_store_full
 from store.errors import KVScopeError
 from store.preferences import COLLECTIONS, Preferences
 from store.types import Document, Excerpt, Progress
@@ -126,6 +128,18 @@ class LocalLibraryService:
     @property
     def _collections(self) -> Preferences:
         return Preferences(self.loader.settings.data, COLLECTIONS)
+
+    def copy(self, document_id: str, target: Path) -> None:
+        with self.loader.borrow() as runtime:
+            data = runtime.documents.copy(document_id)
+        with disk_full_as_store_full("keep a replaced document"):
+            target.parent.mkdir(mode=0o700, exist_ok=True)
+            write_atomic(target, data)
+
+    def restore(self, source: Path) -> None:
+        with self.loader.borrow() as runtime:
+            runtime.documents.restore(source)
+        self.loader.on_open()  # computes its vectors
 
     def add(self, files: Sequence[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
         """Add files, given as path and display name; yield the progress of all. Errors become messages."""

@@ -23,7 +23,7 @@ from store.catalog.copies import clean_up, forget, is_copy_due, make_copy
 from store.catalog.document_text import estimate_page_starts, gaps_before, join_chunks
 from store.catalog.recovery import find_damage, rebuild, restore
 from store.catalog.schema import FILE_NAME, connect, has_tables, is_outdated, migrate, seal
-from store.catalog.transfer import ImportResult, import_library
+from store.catalog.transfer import ImportResult, export_document, import_library
 from store.disk_full import disk_full_as_store_full
 from store.errors import NoSuchDocument
 from store.ingest.document import ParsedDocument
@@ -123,6 +123,11 @@ class Catalog:
         Raises ImportFailed, LibraryFull and StoreFull.
         """
         return import_library(self._folder.parent, source, self._connection, limits)
+
+    def export_document(self, document_id: str, original: bytes | None = None) -> bytes:
+        """Return an export of one complete document. Raises NoSuchDocument, ExportFailed and StoreFull."""
+        self.document(document_id)
+        return export_document(self._folder.parent, document_id, original)
 
     def pending_owners(self) -> list[str]:
         """Return the owners of incomplete vectors: of half-added, half-deleted or replaced documents."""

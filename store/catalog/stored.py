@@ -28,11 +28,14 @@ class StoredDocument:
         return digest_of(document, chunks) == self.document["checksum"]
 
 
-def documents_in(connection: sqlite3.Connection) -> Iterator[StoredDocument]:
-    """Yield each complete document once, however damaged the rest of the database is."""
+def documents_in(connection: sqlite3.Connection, document_id: str = "") -> Iterator[StoredDocument]:
+    """Yield each complete document once, or only one, however damaged the rest of the database is."""
     seen = set[str]()
+    query, values = "SELECT * FROM documents WHERE NOT pending", [document_id] if document_id else []
+    if document_id:
+        query += " AND id = ?"
     for order in ("ASC", "DESC"):  # around a damaged part
-        for row in _rows(connection, f"SELECT * FROM documents WHERE NOT pending ORDER BY rowid {order}"):
+        for row in _rows(connection, f"{query} ORDER BY rowid {order}", *values):
             if row["id"] not in seen:
                 seen.add(row["id"])
                 yield _read(connection, row)

@@ -1,7 +1,9 @@
 """A fake library service over the documents of a FakeBackend."""
 
+import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 from threading import Event
 
 from backend.interface.library import DocumentUsage, IngestProgress, Passage
@@ -68,6 +70,16 @@ class FakeLibrary:
 
     def remember_settings(self, name: str, values) -> None:
         self.remembered[name] = dict(values)
+
+    def copy(self, document_id: str, target: Path) -> None:
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(json.dumps(asdict(self._document(document_id))))
+
+    def restore(self, source: Path) -> None:
+        document = Document(**json.loads(source.read_text()))
+        document = replace(document, collections=tuple(document.collections))
+        if document.id not in {each.id for each in self._backend.stored_documents}:
+            self._backend.stored_documents.append(document)
 
     def _change(self, document_ids, change) -> None:
         self._backend.stored_documents[:] = [

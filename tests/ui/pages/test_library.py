@@ -11,7 +11,8 @@ import gradio as gr
 import pytest
 
 from backend.interface.backend import Status
-from backend.interface.library import DocumentUsage, WatchedFolder
+from backend.interface.library import DocumentUsage, WatchedChange, WatchedFolder
+from store.errors import NoSuchDocument
 from store.types import PARSER_VERSION, Document
 from tests.support.fake_backend.backend import READY
 from tests.support.fake_backend.library import HOST_BYTES
@@ -218,6 +219,26 @@ def test_watched_folders_are_listed_and_documents_of_deleted_files_are_selected_
     session.click("delete")
     session.click("confirm")
     assert session.backend.documents() == [second]
+
+
+def test_changes_of_watched_folders_are_listed_and_can_be_undone(session, monkeypatch):
+    kinds = [("replaced", False)] * 9 + [("added", False), ("replaced", True), ("undone", False)]
+    changes = tuple(WatchedChange(str(n), 1e9, f"<b>{n}.md", *each) for n, each in enumerate(kinds))
+    undone = []
+
+    def undo(change):
+        undone.append(change)
+        if len(undone) > 1:
+            raise NoSuchDocument("This change can no longer be undone.")
+
+    monkeypatch.setattr(session.page, "_undo", undo)
+    session.page._watched = lambda: [WatchedFolder("/files", 4, False, (), (), changes)]
+    session.click("sort", "name")
+    assert session.html.count("<li>") == 6 and "&lt;b&gt;10.md" in session.html
+    assert re.findall(r'data-act="undo" data-id="(\d+)"', session.html) == ["10"]
+    update = session.click("undo", "10")
+    assert undone == ["10"] and update[session.page.error] == "" and session.sidebar.document_list in update
+    assert "no longer be undone" in session.click("undo", "10")[session.page.error]
 
 
 def test_a_web_page_is_added_by_its_address(session):

@@ -38,9 +38,11 @@ class Library:
         sidebar: DocumentSidebar,
         search: Search,
         watched: Callable[[], Sequence[WatchedFolder]],
+        undo: Callable[[str], None],
     ) -> None:
         self._backend = backend
         self._watched = watched
+        self._undo = undo
         self._sidebar = sidebar
         self._cache = Cache(backend)
         self._search = search
@@ -147,7 +149,7 @@ class Library:
         update = {self.view: view, self.error: "", **self._draw(view)}
         if action == "gone":  # it shows all documents
             update[self._filter] = ""
-        if action in ("save", "confirm", "join", "leave"):
+        if action in ("save", "confirm", "join", "leave", "undo"):
             update[self._sidebar.document_list] = self._sidebar.current()
         return update
 
@@ -196,6 +198,9 @@ class Library:
         if action == "leave":
             library.remove_from_collection(self._selected(view), target)
             return replace(view, selected=())
+        if action == "undo":
+            self._undo(target)
+            return replace(view, renaming="", pending_delete=())
         if action == "gone":
             gone = {document for folder in self._watched() for document in folder.gone}
             return replace(view.unfiltered(), selected=tuple(gone), pending_delete=())
