@@ -215,8 +215,8 @@ class WatchedFolders:
         with self._lock:
             self._delete_replaced()  # afterwards: a renamed file is a new one with a known document
             self._find_deleted(found)
-            if documents := self._documents():  # there are none while the library is not open
-                self._log.keep_only(self._undoable(documents).values())
+            if self.backend.status().ready:  # else there may seem to be no documents
+                self._log.keep_only(self._undoable(self._documents()).values())
         return is_settled
 
     def _documents(self) -> dict[str, Document]:
