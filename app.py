@@ -140,7 +140,13 @@ def _serve(settings: Settings, temporary: Path) -> int:
         samples = SAMPLE_QUESTIONS if settings.sample_docs else None
         watched = WatchedFolders(audited(backend, audit), settings.data, settings.watch)
         page = App(
-            served, samples, access.credentials is not None, access.is_open, settings.max_questions, watched.status
+            served,
+            samples,
+            access.credentials is not None,
+            access.is_open,
+            settings.max_questions,
+            watched.status,
+            watched.undo,
         ).blocks
     signals = _signals()
     try:

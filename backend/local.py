@@ -143,6 +143,7 @@ class LocalBackend:
                 self._chunk_owners.discard(document_id)
                 passages.delete_other_models()
             self.feedback.forget(document_id)  # an answer may have been rated in the meantime
+        self.library.drop_unused_settings()  # of a collection that had only this document
         return bool(deleted)
 
     def has_pages(self, document_id: str) -> bool:

@@ -62,6 +62,10 @@ class _AuditedLibrary(_Audited):
             details["new_name"] = document.name
         return document
 
+    def restore(self, source: Path) -> None:
+        with self._audit.recording(_client(), "import", source.name):
+            self._wrapped.restore(source)
+
     def reindex(self, document_ids: Sequence[str], cancel: Event) -> Iterator[list[interface.IngestProgress]]:
         documents = [(self._name(each), each) for each in document_ids]
         return self._follow("reindex", documents, self._wrapped.reindex(document_ids, cancel))

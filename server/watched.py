@@ -1,7 +1,8 @@
 """Folders whose files are documents: new and changed files are added, and deleted ones are reported.
 
 Folders are chosen on the command line (`--watch`), never on the page. The document of a deleted file stays until the
-user deletes it: a disk that is not mounted looks like a folder whose files were all deleted.
+user deletes it: a disk that is not mounted looks like a folder whose files were all deleted. The document of a changed
+file is replaced, which can be undone for some days (`server.watched_log`). Files are only read.
 """
 
 import json
@@ -12,16 +13,17 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 
 from pydantic import TypeAdapter, ValidationError
 from watchfiles import watch
 
 from backend.interface.backend import Backend
-from backend.interface.library import WatchedFolder
+from backend.interface.library import WatchedChange, WatchedFolder
 from server.client import set_client
+from server.watched_log import Change, WatchedLog
 from store.atomic import write_atomic
-from store.errors import KVScopeError
+from store.errors import KVScopeError, NoSuchDocument
 from store.names import clean_name
 from store.types import Document
 
@@ -35,6 +37,7 @@ SETTLE_S = 2.0  # without a change before a file is read: it may still be writte
 POLL_S = 0.5
 RESCAN_S = 600.0  # network folders report no changes, and what could not be added is tried again
 RETRY_S = 60.0
+UNDO_WAIT_S = 5.0  # for a file that is being added
 log = logging.getLogger("kvscope")
 logging.getLogger("watchfiles").setLevel(logging.WARNING)  # it reports every change
 
@@ -52,6 +55,10 @@ class WatchedFile:
     replaces_added_at: float = 0.0
 
 
+class FolderBusy(KVScopeError):
+    hint = "Try again in a moment."
+
+
 _FILES = TypeAdapter(dict[str, WatchedFile])
 
 
@@ -67,9 +74,15 @@ class WatchedFolders:
     _missing: list[Path] = field(default_factory=list)  # folders
     _closed: Event = field(default_factory=Event)
     _cancel: Event = field(default_factory=Event)
+    _lock: Lock = field(default_factory=Lock)  # held while a file or a change of it is dealt with
+
+    def __post_init__(self) -> None:
+        self._log = WatchedLog(self.data)
 
     def start(self) -> None:
-        if self.folders:
+        if not self.folders:
+            self._log.keep_only(())  # nothing can be undone
+        else:
             Thread(target=self._run, name="watched folders", daemon=True).start()
 
     def close(self) -> None:
@@ -79,14 +92,59 @@ class WatchedFolders:
     def status(self) -> list[WatchedFolder]:
         """Return what each folder has, in the order of the command line."""
         files, existing = self._files, self._documents()
+        undoable = self._undoable(existing)
         folders = []
         for folder in self.folders:
             mine = {path: file for path, file in files.items() if Path(path).is_relative_to(folder)}
             errors = tuple(_describe(clean_name(path), file.error) for path, file in mine.items() if file.error)
             gone = [mine[path].document for path in self._gone if path in mine]
             ids = tuple(document for document in gone if document in existing)
-            folders.append(WatchedFolder(str(folder), len(mine) - len(gone), folder in self._missing, errors, ids))
+            changes = tuple(
+                WatchedChange(each.id, each.at, clean_name(each.path), each.kind, each.id in undoable)
+                for each in reversed(self._log.changes)
+                if Path(each.path).is_relative_to(folder)
+            )
+            missing = folder in self._missing
+            folders.append(WatchedFolder(str(folder), len(mine) - len(gone), missing, errors, ids, changes))
         return folders
+
+    def undo(self, change_id: str) -> None:
+        """Restore the document that a change replaced, under its name, and delete the one that replaced it.
+
+        The file is left alone, and read again when it next changes. Raises KVScopeError.
+        """
+        if not self._lock.acquire(timeout=UNDO_WAIT_S):
+            raise FolderBusy("Files of a watched folder are being added.")
+        try:
+            change = self._undoable(self._documents()).get(change_id)
+            if change is None:
+                raise NoSuchDocument("This change can no longer be undone.")
+            self._undo(change)
+        finally:
+            self._lock.release()
+
+    def _undo(self, change: Change) -> None:
+        library, file = self.backend.library, self._files[change.path]
+        library.restore(self._log.copy(change.replaced))
+        documents = self._documents()
+        old, new = documents.get(change.replaced), documents.get(change.document)
+        if old is None:
+            raise FolderBusy("The replaced document is still being deleted.")
+        for collection in new.collections if new else ():
+            library.add_to_collection([old.id], collection)
+        used = {each.document for path, each in self._files.items() if path != change.path}
+        if new and new.added_at == file.added_at and new.id not in used:
+            self.backend.delete(new.id)
+        elif new and new.name == change.name:
+            library.rename(new.id, change.new_name)
+        library.rename(old.id, change.name)
+        added_at = old.added_at if old.added_at == change.replaced_added_at else 0.0  # else the user has added it again
+        self._save({**self._files, change.path: replace(file, document=old.id, added_at=added_at, error="")})
+        self._log.add(Change(change.path, "undone", old.id, change.name))
+
+    def _undoable(self, existing: Collection[str]) -> dict[str, Change]:
+        files = {path: file.document for path, file in self._files.items() if file.document in existing}
+        return self._log.undoable(files)
 
     def _run(self) -> None:
         set_client(CLIENT)
@@ -145,16 +203,20 @@ class WatchedFolders:
         self._missing = missing
         is_settled = True
         for key, status in found.items():
-            former = self._files.get(key)
-            is_known = former and (former.size, former.mtime_ns) == (status.st_size, status.st_mtime_ns)
-            if is_known and not (former and former.error and retries):
-                continue
-            if 0 <= time.time() - status.st_mtime < SETTLE_S:
-                is_settled = False
-            elif not self._add(Path(key), status, former):
-                return False
-        self._delete_replaced()  # afterwards: a renamed file is a new one with a known document
-        self._find_deleted(found)
+            with self._lock:
+                former = self._files.get(key)
+                is_known = former and (former.size, former.mtime_ns) == (status.st_size, status.st_mtime_ns)
+                if is_known and not (former and former.error and retries):
+                    continue
+                if 0 <= time.time() - status.st_mtime < SETTLE_S:
+                    is_settled = False
+                elif not self._add(Path(key), status, former):
+                    return False
+        with self._lock:
+            self._delete_replaced()  # afterwards: a renamed file is a new one with a known document
+            self._find_deleted(found)
+            if self.backend.status().ready:  # else there may seem to be no documents
+                self._log.keep_only(self._undoable(self._documents()).values())
         return is_settled
 
     def _documents(self) -> dict[str, Document]:
@@ -183,6 +245,8 @@ class WatchedFolders:
             if file.added_at and not file.replaces:
                 file = replace(file, replaces=file.document, replaces_added_at=file.added_at)
             added_at = document.added_at if document and is_added else 0.0
+            if document and is_added and not file.replaces:
+                self._log.add(Change(str(path), "added", document.id, document.name))
             file = replace(file, document=progress.document_id, added_at=added_at)
         self._save({**self._files, str(path): file})
         return True
@@ -196,6 +260,8 @@ class WatchedFolders:
             old, new = documents.get(file.replaces), documents.get(file.document)
             try:
                 if old and old.added_at == file.replaces_added_at and old.id not in used:
+                    if new:
+                        self._keep(key, old, new)
                     for collection in old.collections if new else ():
                         self.backend.library.add_to_collection([file.document], collection)
                     self.backend.delete(old.id)
@@ -205,6 +271,14 @@ class WatchedFolders:
                 log.warning("the former version of %s: %s", key, error)
                 continue
             self._save({**self._files, key: replace(file, replaces="", replaces_added_at=0.0)})
+
+    def _keep(self, path: str, old: Document, new: Document) -> None:
+        """Copy a document that is about to be replaced, and add this to the log. Raises KVScopeError."""
+        self.backend.library.copy(old.id, self._log.copy(old.id))
+        change = Change(path, "replaced", new.id, old.name, old.id, old.added_at, new.name)
+        last = next((each for each in reversed(self._log.changes) if each.path == path), None)
+        if last is None or (last.document, last.replaced) != (new.id, old.id):  # else the last try was interrupted
+            self._log.add(change)
 
     def _find_deleted(self, found: Collection[str]) -> None:
         """Note which files are gone; forget those without a document of theirs, and those whose document is used."""

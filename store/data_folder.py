@@ -15,13 +15,15 @@ OWN_NAMES = (  # patterns of what KVScope creates in the folder
         ".lock",
         ".holder.json",
         "preferences.json*",
+        "collections.json*",
         "samples-added",
         "feedback.jsonl*",
         "watched.json*",
+        "watched-changes.json*",
         "costs-*.json*",
         "fidelity-*.json*",
     ),
-    *("library", "kv", "models", "models.lock", "bench", "audit", TEMPORARY),
+    *("library", "kv", "models", "models.lock", "bench", "audit", "replaced", TEMPORARY),
 )
 log = logging.getLogger("kvscope")
 

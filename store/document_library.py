@@ -17,13 +17,14 @@ from tokenizers import Tokenizer
 
 from store.catalog.catalog import Catalog
 from store.catalog.document_text import make_chunks, take_excerpt
+from store.catalog.transfer import original_in
 from store.errors import NoSuchDocument, StoreFull
 from store.fusion import rrf
 from store.german import is_german
 from store.ingest import isolated, read_file
 from store.ingest.chunker import ChunkConfig, chunk_config_of, split_sections
 from store.ingest.document import ParsedDocument
-from store.ingest.language import language_warning
+from store.ingest.language import language_of, language_warning
 from store.ingest.markdown_file import convert_markdown
 from store.ingest.page_picture import page_picture
 from store.ingest.sniff import detect_format
@@ -93,7 +94,7 @@ class DocumentLibrary:
             num_pages = len(parsed.page_starts) or None
             yield Progress("parsed", num_pages or 1, num_pages or 1, warning=warning)
             document = Document(document_id, name, len(data), num_pages, 0, time.time(), warning)
-            document = replace(document, parser_version=PARSER_VERSION)
+            document = replace(document, parser_version=PARSER_VERSION, language=language_of(parsed.text))
             with self._lock:
                 self._purge_pending(document_id)
                 document = self._catalog.insert_pending(document)
@@ -127,7 +128,8 @@ class DocumentLibrary:
                     document = replace(document, parser_version=PARSER_VERSION)
                 warning = document.warning or self._language_warning(parsed.text)  # earlier versions stored none
                 owner = self._catalog.insert_pending_rechunk(document_id)
-            document = yield from self._index(replace(document, warning=warning), owner, parsed)
+            document = replace(document, warning=warning, language=language_of(parsed.text))
+            document = yield from self._index(document, owner, parsed)
         finally:
             self._release(document_id)
         yield Progress("indexed", 1, 1, document, document.warning)
@@ -205,6 +207,21 @@ class DocumentLibrary:
     def has_pages(self, document_id: str) -> bool:
         """Return whether the pages of a document can be shown: those of PDF files that were added by this version."""
         return self._originals.has(document_id)
+
+    def copy(self, document_id: str) -> bytes:
+        """Return a document as an export, with its original. Raises NoSuchDocument, ExportFailed or StoreFull."""
+        with self._lock:
+            return self._catalog.export_document(document_id, self._originals.get(document_id))
+
+    def restore(self, source: Path) -> None:
+        """Add the document of a copy, unless it is in the library; `embed_missing` computes its vectors.
+
+        Raises ImportFailed, LibraryFull or StoreFull.
+        """
+        with self._lock:
+            self._catalog.import_from(source, self._limits)
+            if original := original_in(source):
+                self._originals.put(sha256(original).hexdigest(), original)
 
     def page_picture(self, chunk_id: str, page: int, quote: str) -> bytes | None:
         """Return a page, from 1, of a chunk's document as PNG with a quote marked; None if it cannot be shown.

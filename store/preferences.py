@@ -1,4 +1,7 @@
-"""The user's settings, saved in the data folder as one small JSON file; the caller validates their values."""
+"""Settings, saved in the data folder as small JSON files: the user's, and those of collections by their names.
+
+The caller validates the values.
+"""
 
 import json
 import logging
@@ -10,14 +13,15 @@ from store.atomic import copy_aside, write_atomic
 from store.disk_full import disk_full_as_store_full
 
 FILE_NAME = "preferences.json"
+COLLECTIONS = "collections.json"
 log = logging.getLogger(__name__)
 
 
 class Preferences:
     """The settings of one data folder, which need not exist yet."""
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / FILE_NAME
+    def __init__(self, folder: Path, file_name: str = FILE_NAME) -> None:
+        self._path = folder / file_name
 
     def read(self) -> dict[str, Any]:
         """Return the values by name; empty if the file is missing or, with a warning in the log, damaged."""

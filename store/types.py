@@ -29,6 +29,7 @@ class Document:
     chunk_tokens: int | None = None  # chunk size when it was chunked; None in libraries of an earlier version
     chunk_overlap: int | None = None  # tokens
     parser_version: int | None = None  # PARSER_VERSION when it was parsed; None in libraries of an earlier version
+    language: str = ""  # 'German', or a script such as 'Cyrillic', see `store.ingest.language`; '' if it is not clear
     collections: tuple[str, ...] = ()  # names in alphabetical order
 
     def is_in(self, scope: Sequence[str]) -> bool:

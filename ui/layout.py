@@ -67,6 +67,7 @@ class App:
     is_open        whether everyone on other machines is let in, which the page says
     max_questions  that run at a time; further ones wait
     watched        returns the folders whose files are documents
+    undo           undoes a change of such a folder, by its id
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class App:
         is_open: bool = False,
         max_questions: int = MAX_QUESTIONS,
         watched: Callable[[], Sequence[WatchedFolder]] = tuple,
+        undo: Callable[[str], None] = lambda change: None,
     ) -> None:
         self.ask = Ask(backend, samples or {})
         self.lab = Lab(backend, samples or {})
@@ -90,7 +92,7 @@ class App:
                     brand = tag("header", tag("h1", "KVScope"), _LOG_OUT if login else None, _TOGGLE)
                     gr.HTML(join(brand, _OPEN if is_open else None), elem_id="brand", js_on_load=None)
                     self.documents = DocumentSidebar(backend)
-                self.library = Library(backend, self.documents, self.search, watched)
+                self.library = Library(backend, self.documents, self.search, watched, undo)
                 with gr.Column(elem_id="pages-column", min_width=0):
                     with gr.Tabs(elem_id="pages") as tabs:
                         self._build_pages()

@@ -1,9 +1,10 @@
 """Interface of the Library page: documents with the size of their KV, their passages, and changes to them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Event
-from typing import Protocol
+from typing import Any, Protocol
 
 from store.types import Chunk, Document, Excerpt
 
@@ -41,6 +42,17 @@ class Passage:
 
 
 @dataclass(frozen=True, slots=True)
+class WatchedChange:
+    """What followed a change of a file in a watched folder."""
+
+    id: str
+    at: float  # seconds since the epoch
+    name: str  # of the file
+    kind: str  # 'added', 'replaced' or 'undone'
+    can_undo: bool
+
+
+@dataclass(frozen=True, slots=True)
 class WatchedFolder:
     """A folder whose files are documents."""
 
@@ -49,6 +61,7 @@ class WatchedFolder:
     is_missing: bool  # e.g. on a disk that is not mounted
     errors: tuple[str, ...]  # names of files that could not be added, with the reasons
     gone: tuple[str, ...]  # ids of documents whose files were deleted
+    changes: tuple[WatchedChange, ...] = ()  # newest first
 
 
 class LibraryService(Protocol):
@@ -76,6 +89,21 @@ class LibraryService(Protocol):
         """Add documents to a collection, which exists as long as a document is in it."""
 
     def remove_from_collection(self, document_ids: Sequence[str], name: str) -> None: ...
+
+    def collection_settings(self, name: str) -> dict[str, Any]:
+        """Return what is remembered for questions in a collection; the caller validates it. Empty if nothing is."""
+
+    def remember_settings(self, name: str, values: Mapping[str, Any]) -> None:
+        """Remember values of settings for an existing collection; empty: forget them."""
+
+    def copy(self, document_id: str, target: Path) -> None:
+        """Write a document to a file, so that it can be restored. Raises NoSuchDocument, ExportFailed or StoreFull."""
+
+    def restore(self, source: Path) -> None:
+        """Add the document of such a file again, unless it is in the library; its vectors follow in the background.
+
+        Its name may get a number to stay unique. Raises ImportFailed, LibraryFull or StoreFull.
+        """
 
     def reindex(self, document_ids: Sequence[str], cancel: Event) -> Iterator[list[IngestProgress]]:
         """Chunk, embed and prefill documents again; each is unchanged until its new chunks are complete."""

@@ -10,7 +10,7 @@ from store.catalog import recovery
 from store.catalog.copies import copies_of
 from store.feedback import Feedback
 from store.kv import blobs
-from store.preferences import FILE_NAME, Preferences
+from store.preferences import COLLECTIONS, FILE_NAME, Preferences
 from store.retrieval.vectors import OPENING, is_usable
 
 
@@ -37,11 +37,12 @@ def check_folder(data: Path, repair: bool) -> list[str]:
             (library / OPENING).unlink(missing_ok=True)
     if damage := blobs.check(data / "kv", repair):
         problems.append(f"The chunk KV {damage}; it is computed again when a question needs it.")
-    if damage := Preferences(data).find_damage():
-        problems.append(f"{FILE_NAME} {damage}; the defaults are used.")
-        if repair:
-            copy_aside(data / FILE_NAME)
-            (data / FILE_NAME).unlink()
+    for name in (FILE_NAME, COLLECTIONS):
+        if damage := Preferences(data, name).find_damage():
+            problems.append(f"{name} {damage}; the defaults are used.")
+            if repair:
+                copy_aside(data / name)
+                (data / name).unlink()
     feedback = Feedback(data)
     if damage := feedback.find_damage():
         problems.append(f"The file of ratings {damage}.")

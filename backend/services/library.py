@@ -1,14 +1,15 @@
 """Implementation of the Library page's interface: adding, re-indexing and deleting documents, and their KV usage."""
 
 import logging
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice, zip_longest
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from time import monotonic, sleep
+from typing import Any
 
 from assets import ASSETS
 from backend.interface.backend import Status
@@ -21,7 +22,10 @@ from backend.services.cache import ChunkOwners, DocumentKeys
 from backend.services.suggestions import MAX_PASSAGES, suggest_questions
 from engine.cache.admin import chunk_bytes
 from engine.errors import Cancelled, LoadingFailed, ModelNotReady
+from store.atomic import write_atomic
+from store.disk_full import disk_full_as_store_full
 from store.errors import KVScopeError
+from store.preferences import COLLECTIONS, Preferences
 from store.types import Document, Excerpt, Progress
 
 SAMPLES = ASSETS / "samples"
@@ -41,6 +45,7 @@ class LocalLibraryService:
     chunk_owners: ChunkOwners
     _queue: IngestQueue = field(default_factory=IngestQueue)
     _suggested: dict[Document, list[str]] = field(default_factory=dict)  # questions of the last documents asked for
+    _settings_lock: Lock = field(default_factory=Lock)  # of the settings of collections
     _adding: dict[int, list[IngestProgress]] = field(default_factory=dict)  # by the list's id
 
     def list_with_usage(self) -> list[DocumentUsage]:
@@ -100,6 +105,41 @@ class LocalLibraryService:
     def remove_from_collection(self, document_ids: Sequence[str], name: str) -> None:
         with self.loader.borrow() as runtime:
             runtime.documents.remove_from_collection(document_ids, name)
+        self.drop_unused_settings()
+
+    def collection_settings(self, name: str) -> dict[str, Any]:
+        values = self._collections.read().get(name)
+        return values if isinstance(values, dict) else {}
+
+    def remember_settings(self, name: str, values: Mapping[str, Any]) -> None:
+        with self.loader.borrow() as runtime, self._settings_lock:
+            existing = {each for document in runtime.documents.documents() for each in document.collections}
+            saved = self._collections.read()
+            changed = {**saved, name: dict(values)}
+            kept = {key: value for key, value in changed.items() if value and key in existing}
+            if kept != saved:
+                self._collections.write(kept)
+
+    def drop_unused_settings(self) -> None:
+        """Forget the settings of collections that have no documents any more."""
+        with suppress(KVScopeError):  # a later call forgets them
+            self.remember_settings("", {})
+
+    @property
+    def _collections(self) -> Preferences:
+        return Preferences(self.loader.settings.data, COLLECTIONS)
+
+    def copy(self, document_id: str, target: Path) -> None:
+        with self.loader.borrow() as runtime:
+            data = runtime.documents.copy(document_id)
+        with disk_full_as_store_full("keep a replaced document"):
+            target.parent.mkdir(mode=0o700, exist_ok=True)
+            write_atomic(target, data)
+
+    def restore(self, source: Path) -> None:
+        with self.loader.borrow() as runtime:
+            runtime.documents.restore(source)
+        self.loader.on_open()  # computes its vectors
 
     def add(self, files: Sequence[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
         """Add files, given as path and display name; yield the progress of all. Errors become messages."""

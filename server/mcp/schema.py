@@ -78,6 +78,7 @@ class DocumentInfo(BaseModel):
     passages: int
     size_bytes: int
     warning: str
+    language: str = Field(description="such as German, or a script such as Cyrillic; empty if it is not clear")
     collections: list[str]
 
 

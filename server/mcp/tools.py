@@ -256,6 +256,7 @@ def _document(document: Document) -> schema.DocumentInfo:
         passages=document.num_chunks,
         size_bytes=document.size_bytes,
         warning=document.warning,
+        language=document.language,
         collections=list(document.collections),
     )
 

@@ -23,7 +23,7 @@ from store.catalog.copies import clean_up, forget, is_copy_due, make_copy
 from store.catalog.document_text import estimate_page_starts, gaps_before, join_chunks
 from store.catalog.recovery import find_damage, rebuild, restore
 from store.catalog.schema import FILE_NAME, connect, has_tables, is_outdated, migrate, seal
-from store.catalog.transfer import ImportResult, import_library
+from store.catalog.transfer import ImportResult, export_document, import_library
 from store.disk_full import disk_full_as_store_full
 from store.errors import NoSuchDocument
 from store.ingest.document import ParsedDocument
@@ -35,7 +35,7 @@ DELETED = 2  # value of `pending` of a document that was complete
 BUSY_TIMEOUT_MS = 5000  # SQLite's wait for other connections, here and in Python by default
 DOCUMENT = """
 SELECT id, name, size_bytes, pages, chunks, added_at, warning, chunk_tokens, chunk_overlap,
-    parser_version, collections
+    parser_version, language, collections
 FROM documents WHERE NOT pending
 """
 OWNER = "coalesce(owner, id)"
@@ -124,6 +124,11 @@ class Catalog:
         """
         return import_library(self._folder.parent, source, self._connection, limits)
 
+    def export_document(self, document_id: str, original: bytes | None = None) -> bytes:
+        """Return an export of one complete document. Raises NoSuchDocument, ExportFailed and StoreFull."""
+        self.document(document_id)
+        return export_document(self._folder.parent, document_id, original)
+
     def pending_owners(self) -> list[str]:
         """Return the owners of incomplete vectors: of half-added, half-deleted or replaced documents."""
         return [row[0] for row in self._connection.execute(f"SELECT {OWNER} FROM documents WHERE pending")]
@@ -174,7 +179,7 @@ class Catalog:
             self._connection.execute(
                 "UPDATE documents SET pending = 0, owner = :owner, chunks = :num_chunks, passages = :segments, "
                 "page_starts = :page_starts, chunk_tokens = :chunk_tokens, chunk_overlap = :chunk_overlap, "
-                "warning = :warning, parser_version = :parser_version WHERE id = :id",
+                "warning = :warning, parser_version = :parser_version, language = :language WHERE id = :id",
                 asdict(replace(document, num_chunks=len(chunks))) | values,
             )
             seal(self._connection, document.id)

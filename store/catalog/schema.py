@@ -7,6 +7,7 @@ from pathlib import Path
 
 from store.catalog.bm25 import BM25Index
 from store.errors import NewerLibrary
+from store.ingest.language import language_of
 
 FILE_NAME = "library.sqlite3"
 TABLES = (
@@ -119,7 +120,20 @@ def _add_collections(connection: sqlite3.Connection) -> None:
     connection.execute("ALTER TABLE documents ADD COLUMN collections TEXT NOT NULL DEFAULT '[]'")  # JSON; unsealed
 
 
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_create_tables, _add_checksums, _add_collections)
+def _add_languages(connection: sqlite3.Connection) -> None:
+    connection.execute("ALTER TABLE documents ADD COLUMN language TEXT NOT NULL DEFAULT ''")  # unsealed
+    for (document_id,) in connection.execute("SELECT id FROM documents WHERE NOT pending").fetchall():
+        query = "SELECT text FROM chunks WHERE document_id = ? ORDER BY number"
+        language = language_of("\n".join(text for (text,) in connection.execute(query, (document_id,))))
+        connection.execute("UPDATE documents SET language = ? WHERE id = ?", (language, document_id))
+
+
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
+    _create_tables,
+    _add_checksums,
+    _add_collections,
+    _add_languages,
+)
 
 
 def seal(connection: sqlite3.Connection, document_id: str) -> None:

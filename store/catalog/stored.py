@@ -8,6 +8,7 @@ from typing import Any
 
 from store.catalog.bm25 import BM25Index
 from store.catalog.schema import SEALED_CHUNKS, SEALED_DOCUMENT, digest_of, seal
+from store.ingest.language import language_of
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,14 @@ class StoredDocument:
         return digest_of(document, chunks) == self.document["checksum"]
 
 
-def documents_in(connection: sqlite3.Connection) -> Iterator[StoredDocument]:
-    """Yield each complete document once, however damaged the rest of the database is."""
+def documents_in(connection: sqlite3.Connection, document_id: str = "") -> Iterator[StoredDocument]:
+    """Yield each complete document once, or only one, however damaged the rest of the database is."""
     seen = set[str]()
+    query, values = "SELECT * FROM documents WHERE NOT pending", [document_id] if document_id else []
+    if document_id:
+        query += " AND id = ?"
     for order in ("ASC", "DESC"):  # around a damaged part
-        for row in _rows(connection, f"SELECT * FROM documents WHERE NOT pending ORDER BY rowid {order}"):
+        for row in _rows(connection, f"{query} ORDER BY rowid {order}", *values):
             if row["id"] not in seen:
                 seen.add(row["id"])
                 yield _read(connection, row)
@@ -58,8 +62,13 @@ def _rows(connection: sqlite3.Connection, query: str, *values: str) -> Iterator[
 
 
 def insert(target: sqlite3.Connection, stored: StoredDocument, name: str) -> str:
-    """Insert a document under a name, in the caller's transaction; return the name."""
-    _insert_row(target, "documents", stored.document | {"name": name, "pending": 0, "checksum": None})
+    """Insert a document under a name, in the caller's transaction; return the name.
+
+    Its language is detected again: no checksum protects it, and earlier versions stored none.
+    """
+    language = language_of("\n".join(str(chunk["text"]) for chunk in stored.chunks))
+    values = {"name": name, "pending": 0, "checksum": None, "language": language}
+    _insert_row(target, "documents", stored.document | values)
     words = []
     for chunk in stored.chunks:
         row = _insert_row(target, "chunks", {key: value for key, value in chunk.items() if key != "row"})

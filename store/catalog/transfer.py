@@ -1,9 +1,11 @@
 """Export a library to one file and import it elsewhere: documents with their chunks, without vectors and KV.
 
-The file is a zip archive: `manifest.json`, `documents.jsonl` (one document a line: its row and its chunks' rows) and
-`preferences.json`. Vectors and KV can be computed again; chats are in the browsers.
+The file is a zip archive: `manifest.json`, `documents.jsonl` (one document a line: its row and its chunks' rows),
+`preferences.json` and `collections.json`, which earlier versions did not write. Vectors and KV can be computed again;
+chats are in the browsers.
 """
 
+import io
 import json
 import sqlite3
 import time
@@ -20,10 +22,11 @@ from store.disk_full import disk_full_as_store_full
 from store.errors import ExportFailed, KVScopeError
 from store.limits import Limits
 from store.names import clean_name, unique_name
-from store.preferences import Preferences
+from store.preferences import COLLECTIONS, Preferences
 
 FORMAT = 1
 MANIFEST, DOCUMENTS, PREFERENCES = "manifest.json", "documents.jsonl", "preferences.json"
+ORIGINAL = "original"
 MAX_LINE_BYTES = 2**30  # of one document; the longest text that the settings allow has 50 million characters
 MAX_SMALL_BYTES = 2**20  # of the other members
 
@@ -41,18 +44,20 @@ class ImportResult:
     damaged: list[str]  # names of documents with a wrong checksum
 
 
-def export_library(data: Path, target: IO[bytes]) -> int:
+def export_library(data: Path, target: IO[bytes], document_id: str = "") -> int:
     """Write an export of a data folder, which may be in use; return the number of documents.
+
+    With `document_id`, only this document is in it, and no settings.
 
     Raises ExportFailed for a library that is damaged or of an earlier version, and StoreFull.
     """
     try:
-        return _export(data, target)
+        return _export(data, target, document_id)
     except sqlite3.DatabaseError as error:
         raise ExportFailed(f"The library's database cannot be read ({error}).") from error
 
 
-def _export(data: Path, target: IO[bytes]) -> int:
+def _export(data: Path, target: IO[bytes], document_id: str) -> int:
     path = data / "library" / FILE_NAME
     count = 0
     with disk_full_as_store_full("export the library"), zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -62,17 +67,35 @@ def _export(data: Path, target: IO[bytes]) -> int:
                 if is_outdated(connection):
                     raise ExportFailed("The library is of an earlier version.")
                 connection.execute("BEGIN")  # one state of the library, whatever happens meanwhile
-                (expected,) = connection.execute("SELECT count(*) FROM documents WHERE NOT pending").fetchone()
-                for stored in documents_in(connection):
+                query = "SELECT count(*) FROM documents WHERE NOT pending AND (? = '' OR id = ?)"
+                (expected,) = connection.execute(query, (document_id, document_id)).fetchone()
+                for stored in documents_in(connection, document_id):
                     if not stored.is_whole:
                         raise ExportFailed(f"{stored.document['name']} is damaged.")
                     lines.write(json.dumps({"document": stored.document, "chunks": stored.chunks}).encode() + b"\n")
                     count += 1
                 if count != expected:
                     raise ExportFailed("Some documents cannot be read.")
-        archive.writestr(PREFERENCES, json.dumps(Preferences(data).read()))
+        for name in (PREFERENCES, COLLECTIONS):
+            archive.writestr(name, json.dumps({} if document_id else Preferences(data, name).read()))
         archive.writestr(MANIFEST, json.dumps({"format": FORMAT, "created_at": time.time(), "documents": count}))
     return count
+
+
+def export_document(data: Path, document_id: str, original: bytes | None) -> bytes:
+    """Return an export of one document, with the bytes of its original. Raises ExportFailed and StoreFull."""
+    file = io.BytesIO()
+    export_library(data, file, document_id)
+    if original is not None:
+        with zipfile.ZipFile(file, "a") as archive:
+            archive.writestr(ORIGINAL, original)
+    return file.getvalue()
+
+
+def original_in(source: Path) -> bytes | None:
+    """Return the original in an export of one document; None if there is none."""
+    with zipfile.ZipFile(source) as archive:
+        return archive.read(ORIGINAL) if ORIGINAL in archive.namelist() else None
 
 
 def import_library(data: Path, source: Path, connection: sqlite3.Connection, limits: Limits) -> ImportResult:
@@ -87,6 +110,8 @@ def import_library(data: Path, source: Path, connection: sqlite3.Connection, lim
         with zipfile.ZipFile(source) as archive:
             _check_manifest(archive)
             preferences = json.loads(_read_small(archive, PREFERENCES))
+            has_collections = COLLECTIONS in archive.namelist()
+            collections = json.loads(_read_small(archive, COLLECTIONS)) if has_collections else {}
             with disk_full_as_store_full("import documents"), connection:
                 for stored in _documents_in_archive(archive):
                     name = clean_name(str(stored.document["name"]))
@@ -110,8 +135,11 @@ def import_library(data: Path, source: Path, connection: sqlite3.Connection, lim
         RecursionError,
     ) as error:
         raise ImportFailed(f"{source.name} is no export of a library, or is damaged ({error}).") from error
-    if isinstance(preferences, dict) and not Preferences(data).read():
+    if isinstance(preferences, dict) and preferences and not Preferences(data).read():
         Preferences(data).write(preferences)
+    if isinstance(collections, dict) and collections:
+        saved = Preferences(data, COLLECTIONS)
+        saved.write({**collections, **saved.read()})
     return ImportResult(added, existing, damaged)
 
 

@@ -1,6 +1,6 @@
-"""Warn about texts in a language that the embedding model hardly knows; it was trained on English.
+"""The language of a text, and a warning if the embedding model hardly knows it; that was trained on English.
 
-The check looks at the ratio of non-Latin letters, and for Latin script at how frequent function words are.
+The ratio of non-Latin letters decides, and for Latin script how frequent function words are.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections import Counter
 
 MAX_SAMPLES = 20  # evenly spread over the text
 SAMPLE_CHARS = 2000
-MIN_LETTERS = 40  # below that, no warning
+MIN_LETTERS = 40  # below that, the language is not clear
 MAX_FOREIGN_RATIO = 0.3  # of non-Latin letters; names and quotations stay below
 SCRIPTS = {"CJK": "Chinese", "HIRAGANA": "Japanese", "KATAKANA": "Japanese", "HANGUL": "Korean"}
 
@@ -30,7 +30,7 @@ FUNCTION_WORDS = {  # the most frequent ones of each language; shared words coun
 }
 _REMEDY = "Use words from the document in your questions, or choose another search model in the settings."
 LANGUAGES: dict[str, set[str]] = {name: set(words.split()) for name, words in FUNCTION_WORDS.items()}
-MIN_WORDS = 30  # below that, no warning
+MIN_WORDS = 30  # likewise
 MIN_DISTINCT_WORDS = 6  # function words; code has loops with many an `i`
 MIN_FUNCTION_WORD_RATIO = 0.12  # of all words, in prose
 MIN_RATIO_TO_ENGLISH = 1.5  # function words per English function word
@@ -38,6 +38,16 @@ MIN_RATIO_TO_ENGLISH = 1.5  # function words per English function word
 
 def language_warning(text: str) -> str:
     """Return a sentence if most questions will match this text by its words only, else ''."""
+    language = language_of(text)
+    return "" if language in ("", ENGLISH) else f"{language} text: search works best in English. {_REMEDY}"
+
+
+def language_of(text: str) -> str:
+    """Return the language of a text, or its script if that has many; '' if it is not clear.
+
+    For Latin script it is the language whose function words are frequent, and clearly more so than the English ones if
+    it is another one. Words are case-sensitive, so that names such as El Paso do not count.
+    """
     sample = _take_sample(text)
     scripts = Counter[str]()
     for letter, count in Counter(filter(str.isalpha, sample)).items():
@@ -46,39 +56,26 @@ def language_warning(text: str) -> str:
     if num_letters < MIN_LETTERS:
         return ""
     del scripts["LATIN"]
-    ratio = scripts.total() / num_letters
-    if ratio > MAX_FOREIGN_RATIO:
-        name = _main_script(scripts)
-    elif (language := _language_of(sample)) != ENGLISH:
-        name = language
-    else:
-        return ""
-    return f"{name} text: search works best in English. {_REMEDY}"
+    if scripts.total() > MAX_FOREIGN_RATIO * num_letters:
+        return _main_script(scripts)
+    words = Counter(re.findall(r"[^\W\d_]+", sample))
+    counts = {name: sum(words[word] for word in function_words) for name, function_words in LANGUAGES.items()}
 
+    def is_clear(name: str) -> bool:
+        num_distinct = sum(word in words for word in LANGUAGES[name])
+        is_prose = words.total() >= MIN_WORDS and num_distinct >= MIN_DISTINCT_WORDS
+        return is_prose and counts[name] >= MIN_FUNCTION_WORD_RATIO * words.total()
 
-def language_of(text: str) -> str:
-    """Return the language of a text in Latin script, or English if it is not clear."""
-    return _language_of(_take_sample(text))
+    best = max(counts, key=lambda name: counts[name])
+    if counts[best] > MIN_RATIO_TO_ENGLISH * counts[ENGLISH] and is_clear(best):
+        return best
+    return ENGLISH if is_clear(ENGLISH) else ""
 
 
 def _take_sample(text: str) -> str:
     if len(text) <= MAX_SAMPLES * SAMPLE_CHARS:
         return text
     return "\n".join(text[start : start + SAMPLE_CHARS] for start in range(0, len(text), len(text) // MAX_SAMPLES))
-
-
-def _language_of(sample: str) -> str:
-    """Return the language whose function words are clearly more frequent than the English ones, else English.
-
-    Words are case-sensitive, so that names such as El Paso do not count.
-    """
-    words = Counter(re.findall(r"[^\W\d_]+", sample))
-    counts = {name: sum(words[word] for word in function_words) for name, function_words in LANGUAGES.items()}
-    best = max(counts, key=lambda name: counts[name])
-    num_distinct = sum(word in words for word in LANGUAGES[best])
-    is_prose = words.total() >= MIN_WORDS and num_distinct >= MIN_DISTINCT_WORDS
-    is_frequent = counts[best] >= MIN_FUNCTION_WORD_RATIO * words.total()
-    return best if is_prose and is_frequent and counts[best] > MIN_RATIO_TO_ENGLISH * counts[ENGLISH] else ENGLISH
 
 
 def _script(letter: str) -> str:

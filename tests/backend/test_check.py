@@ -17,6 +17,7 @@ def data(start, tmp_path):
     backend.feedback.put(Rating("1", 0.0, "Who?", "She.", True, "full", ()))
     backend.close()
     (data / "preferences.json").write_text('{"eviction_policy": "lru"}')
+    (data / "collections.json").write_text('{"Boats": {"method": "full"}}')
     return data
 
 
@@ -40,6 +41,7 @@ DAMAGE = {
     "kv/index.sqlite3": "chunk KV has a damaged index",
     "kv/*.safetensors": "chunk KV has 1 damaged file",
     "preferences.json": "preferences.json cannot be read",
+    "collections.json": "collections.json cannot be read",
     "feedback.jsonl": "file of ratings has ratings that cannot be read",
 }
 

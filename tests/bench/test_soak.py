@@ -158,7 +158,8 @@ class FindingsUntil(Findings):
             self._ended.set()
 
 
-@pytest.mark.parametrize("is_alone", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.slow
+@pytest.mark.parametrize("is_alone", [True, False])
 def test_a_session_asks_stops_and_replaces_its_document_and_finds_what_is_mixed(
     server, backend, tmp_path, monkeypatch, is_alone
 ):
@@ -181,6 +182,7 @@ def test_a_session_asks_stops_and_replaces_its_document_and_finds_what_is_mixed(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_an_unexpected_error_of_the_app_is_counted_for_a_session(server, backend, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(session, "RETRY_S", 0)
     backend.error = KeyError("chunk")

@@ -167,6 +167,7 @@ def test_a_target_is_met_again_on_the_model_that_was_chosen_in_the_settings(visi
     assert tab.errors == []
 
 
+@pytest.mark.slow
 def test_each_method_shows_only_its_own_settings_is_run_with_them_and_remembers_them(visit, backend):
     tab = visit()
     expect(tab.page.locator("#chatbar summary")).to_be_visible()  # it is drawn above the question

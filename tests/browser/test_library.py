@@ -139,7 +139,9 @@ def test_the_table_is_filtered_and_sorted_passages_are_paged_and_shown_in_contex
 
 
 def test_documents_are_filtered_by_type_and_date_and_selected_together(visit, backend):
-    backend.stored_documents = [*some(9), replace(some(1)[0], id="f" * 64, name="notes.md", added_at=time.time())]
+    reports = some(9, language="English")
+    notes = replace(reports[0], id="f" * 64, name="notes.md", added_at=time.time(), language="German")
+    backend.stored_documents = [*reports, notes]
     tab = open_library(visit, viewport={"width": 390, "height": 844})
     names = tab.page.locator(f"{LIST} .kv-name bdi")
     kind, added = tab.page.get_by_label("File type"), tab.page.get_by_label("Date added")
@@ -160,6 +162,8 @@ def test_documents_are_filtered_by_type_and_date_and_selected_together(visit, ba
     expect(names).to_have_text(["notes.md", "report 0.pdf"])
     expect(added.locator("option")).to_have_count(4)  # the unknown one was refused
     expect(added).to_have_value("day")
+    tab.page.get_by_label("Language", exact=True).select_option("German")
+    expect(names).to_have_text(["notes.md"])
     assert serious(tab.page) == [] and too_wide(tab.page, f"{LIST} *") == []
     assert tab.page.evaluate("window.harmed") is None and tab.errors == []
 

@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import replace
 from threading import Event
 
 import pytest
@@ -10,7 +11,10 @@ from backend.interface.library import IngestProgress
 from backend.runtime.settings import BadSettings, Settings, read_settings
 from engine.errors import ModelNotReady
 from server import watched as module
+from server import watched_log as log_module
 from server.watched import FILE_NAME, WatchedFolders
+from server.watched_log import KEEP_S
+from store.errors import NoSuchDocument, StoreFull
 from tests.server.conftest import until
 from tests.support.fake_backend.backend import FakeBackend
 
@@ -197,3 +201,113 @@ def test_pipes_are_no_files_and_a_folder_without_its_files_is_not_mounted(watche
         (folder / name).unlink()
     watched.scan()
     assert watched.status()[0].is_missing and watched.status()[0].gone == ()
+
+
+def the(backend, name):
+    return next(each for each in backend.documents() if each.name == name)
+
+
+def changed(watched, backend, folder):
+    """Return the documents before and after a change of a.md that the watcher has followed."""
+    watched.scan()
+    backend.library.add_to_collection([the(backend, "a.md").id], "Notes")
+    old = the(backend, "a.md")
+    write(folder / "a.md", "alpha and more", age_s=30)
+    watched.scan()
+    return old, the(backend, "a.md")
+
+
+def undoable(watched):
+    return [change for change in watched.status()[0].changes if change.can_undo]
+
+
+def test_an_undone_change_restores_the_document_and_is_not_applied_again(watched, backend, folder, tmp_path):
+    old, new = changed(watched, backend, folder)
+    content = (folder / "a.md").read_bytes(), (folder / "a.md").stat().st_mtime_ns
+    assert [(each.name, each.kind) for each in watched.status()[0].changes] == [
+        *[("a.md", "replaced"), ("b.TXT", "added"), ("a.md", "added")]
+    ]
+    backend.library.add_to_collection([new.id], "Later")
+    (change,) = undoable(watched)
+    watched.undo(change.id)
+    assert the(backend, "a.md") == replace(old, collections=("Later", "Notes")) and len(backend.documents()) == 2
+    assert undoable(watched) == [] and watched.status()[0].changes[0].kind == "undone"
+    assert ((folder / "a.md").read_bytes(), (folder / "a.md").stat().st_mtime_ns) == content
+    again = WatchedFolders(backend, tmp_path, [folder])
+    again._files = watched._files
+    for each in (watched, again):
+        each.scan()
+        assert the(backend, "a.md").id == old.id and each.status()[0].changes[0].kind == "undone"
+    write(folder / "a.md", "alpha, once more", age_s=20)  # the file changes again
+    watched.scan()
+    assert the(backend, "a.md").id not in (old.id, new.id) and len(backend.documents()) == 2
+    watched.undo(undoable(watched)[0].id)
+    assert the(backend, "a.md").id == old.id
+
+
+def test_only_what_can_be_undone_is_kept(watched, backend, folder, tmp_path, monkeypatch):
+    old, new = changed(watched, backend, folder)
+    copies = tmp_path / "replaced"
+    assert [path.stem for path in copies.iterdir()] == [old.id]
+    change = undoable(watched)[0]
+    write(folder / "a.md", "alpha, once more", age_s=20)
+    watched.scan()
+    assert [path.stem for path in copies.iterdir()] == [new.id]  # of each file, the last change
+    for stale in (change.id, "none"):
+        with pytest.raises(NoSuchDocument, match="no longer"):
+            watched.undo(stale)
+    with monkeypatch.context() as later:
+        later.setattr(time, "time", lambda: change.at + 2 * KEEP_S)
+        assert undoable(watched) == []
+    for document in backend.documents():  # by the user, who wants the text gone
+        backend.delete(document.id)
+    assert undoable(watched) == []
+    watched.scan()
+    assert [*copies.iterdir()] == [] and backend.documents() == []
+
+
+def test_undoing_keeps_a_new_version_that_the_user_had_added_or_another_file_has(watched, backend, folder):
+    watched.scan()
+    old = the(backend, "a.md")
+    write(folder / "a.md", "beta", age_s=30)  # what b.TXT has
+    watched.scan()
+    assert names(backend) == ["a.md"]
+    watched.undo(undoable(watched)[0].id)
+    assert the(backend, "a.md").id == old.id and names(backend) == ["a.md", "b.TXT"]
+
+
+def test_a_document_that_cannot_be_copied_is_not_replaced_yet(watched, backend, folder, monkeypatch):
+    def full(document_id, target):
+        raise StoreFull("The disk is full or read-only: cannot keep a replaced document (No space left).")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(backend.library, "copy", full)
+        changed(watched, backend, folder)
+        assert names(backend) == ["a.md", "a.md", "b.TXT"] and undoable(watched) == []
+    watched.scan()
+    assert names(backend) == ["a.md", "b.TXT"] and len(undoable(watched)) == 1
+
+
+def test_files_that_are_added_do_not_end_what_can_be_undone(watched, backend, folder, monkeypatch):
+    changed(watched, backend, folder)
+    monkeypatch.setattr(log_module, "MAX_CHANGES", 3)
+    for name in "cdef":
+        write(folder / f"{name}.md", name)
+    watched.scan()
+    assert [each.name for each in watched.status()[0].changes] == ["f.md", "e.md", "a.md"]
+    assert len(undoable(watched)) == 1
+
+
+def test_a_damaged_log_is_ignored_and_without_folders_no_copy_is_kept(watched, backend, folder, tmp_path):
+    changed(watched, backend, folder)
+    WatchedFolders(backend, tmp_path, []).start()
+    assert [*(tmp_path / "replaced").iterdir()] == []
+    (tmp_path / "watched-changes.json").write_text('[{"path": 1')
+    assert WatchedFolders(backend, tmp_path, [folder]).status()[0].changes == ()
+
+
+def test_while_a_file_is_being_added_undoing_says_so(watched, backend, folder, monkeypatch):
+    monkeypatch.setattr(module, "UNDO_WAIT_S", 0.01)
+    changed(watched, backend, folder)
+    with watched._lock, pytest.raises(module.FolderBusy):
+        watched.undo(undoable(watched)[0].id)

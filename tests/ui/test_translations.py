@@ -133,3 +133,4 @@ def test_each_type_of_file_that_is_refused_is_translated():
 def test_each_language_of_a_warning_is_translated():
     names = {*language.LANGUAGES, *language.SCRIPTS.values()} - {language.ENGLISH}
     assert [name for name in names if f"{name} text: search works best in English." not in CATALOGUE] == []
+    assert {*names, language.ENGLISH} <= CATALOGUE.keys()  # in the Library page's filter

@@ -5,6 +5,7 @@ method and back. The recompute ratio is not among them, because most methods sha
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import gradio as gr
@@ -42,6 +43,24 @@ class MethodOptions:
             param.name: type(param.default)(value)  # sliders send floats for whole numbers
             for (owner, param), value in zip(self._inputs.values(), values, strict=True)
             if owner == method
+        }
+
+    def valid(self, method: str, options: Any) -> dict[str, Option]:
+        """Return those of a method's saved options, by name, that it still has and accepts."""
+        valid: dict[str, Option] = {}
+        for owner, param in self._inputs.values() if isinstance(options, dict) else ():
+            if owner == method and param.name in options:
+                with suppress(ValueError):
+                    param.validate(options[param.name])
+                    valid[param.name] = options[param.name]
+        return valid
+
+    def fill(self, method: str, options: Mapping[str, Option]) -> Update:
+        """Set the inputs of a method's options, given by name."""
+        return {
+            component: gr.update(value=options[param.name])
+            for component, (owner, param) in self._inputs.items()
+            if owner == method and param.name in options
         }
 
 

@@ -10,10 +10,13 @@ import pytest
 from store.catalog.catalog import Catalog
 from store.catalog.transfer import ImportFailed, export_library
 from store.errors import ExportFailed
-from store.preferences import Preferences
+from store.preferences import COLLECTIONS, Preferences
 from tests.store.conftest import search
 
 TEXTS = {"birds.txt": "The heron waits in the reeds. " * 30, "rocks.txt": "Granite cools slowly. " * 30}
+GERMAN = (
+    "Die Katze ist auf dem Dach und der Hund liegt nicht mit ihr in der Sonne, sondern im Schatten des Hauses. " * 9
+)
 
 
 @pytest.fixture
@@ -29,6 +32,7 @@ def exported(library, tmp_path):
     """An export, made while the library is open."""
     Preferences(tmp_path).write({"eviction_policy": "lru"})
     library.add_to_collection([library.documents()[0].id], "Nature")
+    Preferences(tmp_path, COLLECTIONS).write({"Nature": {"method": "full"}})
     path = tmp_path / "export.zip"
     with path.open("wb") as file:
         assert export_library(tmp_path, file) == 2
@@ -55,6 +59,7 @@ def test_another_library_gets_the_documents_and_the_settings(library, exported, 
     assert (result.added, result.existing, result.damaged) == (2, 0, [])
     assert sorted(documents) == sorted((each.name, each.id) for each in library.documents())
     assert Preferences(tmp_path / "other").read() == {"eviction_policy": "lru"}
+    assert Preferences(tmp_path / "other", COLLECTIONS).read() == {"Nature": {"method": "full"}}
     chunks = {document.id: library.chunks(document.id) for document in library.documents()}
     other = open_library(folder="other/library")
     list(other.embed_missing())
@@ -63,12 +68,40 @@ def test_another_library_gets_the_documents_and_the_settings(library, exported, 
     assert search(other, "heron reeds", 1)[0].similarity is not None
 
 
+@pytest.mark.parametrize("stored", ["absent", "<script>"])  # in the exports of earlier versions, and in hostile ones
+def test_the_language_of_an_imported_document_is_detected(library, tmp_path, file_of, stored):
+    list(library.add(file_of(GERMAN, "tiere.txt"), "tiere.txt"))
+    assert library.documents()[0].language == "German"
+    path = tmp_path / "export.zip"
+    with path.open("wb") as file:
+        export_library(tmp_path, file)
+
+    def change(name, content):
+        lines = [json.loads(line) for line in content.splitlines()] if name == "documents.jsonl" else []
+        for line in lines:
+            line["document"].pop("language")
+            line["document"] |= {"language": stored} if stored != "absent" else {}
+        return b"".join(json.dumps(line).encode() + b"\n" for line in lines) or content
+
+    rewrite(path, change)
+    assert import_into(tmp_path / "other", path)[0].added == 3
+    with closing(Catalog(tmp_path / "other" / "library")) as catalog:
+        assert {each.name: each.language for each in catalog.documents()}["tiere.txt"] == "German"
+
+
 def test_what_is_there_stays_and_names_are_unique(exported, tmp_path):
     import_into(tmp_path / "other", exported)
     Preferences(tmp_path / "other").write({"eviction_policy": "lfu"})
     result, documents = import_into(tmp_path / "other", exported)
     assert (result.added, result.existing, len(documents)) == (0, 2, 2)
     assert Preferences(tmp_path / "other").read() == {"eviction_policy": "lfu"}
+
+
+def test_an_export_without_settings_of_collections_as_earlier_versions_wrote_it_is_imported(exported, tmp_path):
+    rewrite(exported, lambda name, content: None if name == COLLECTIONS else content)
+    Preferences(tmp_path / "other", COLLECTIONS).write({"Nature": {"method": "epic"}})
+    assert import_into(tmp_path / "other", exported)[0].added == 2
+    assert Preferences(tmp_path / "other", COLLECTIONS).read() == {"Nature": {"method": "epic"}}
 
 
 def test_a_document_with_changed_text_is_refused_and_the_others_are_added(exported, tmp_path):

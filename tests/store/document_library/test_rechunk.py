@@ -289,6 +289,7 @@ def test_markdown_tables_of_an_earlier_version_get_their_headers_when_reindexed(
     with closing(sqlite3.connect(tmp_path / "library" / "library.sqlite3")) as database, database:
         database.execute("ALTER TABLE documents DROP COLUMN checksum")
         database.execute("ALTER TABLE documents DROP COLUMN collections")
+        database.execute("ALTER TABLE documents DROP COLUMN language")
         database.execute("PRAGMA user_version = 1")
         database.execute("UPDATE documents SET parser_version = NULL")
         database.execute("UPDATE chunks SET text = 'Fees:\n\n| Fee | Euro |\n|---|---|\n| Dog | 6 |', context = ''")

@@ -155,8 +155,28 @@ def test_a_library_of_the_version_before_collections_is_migrated(filled, open_li
     filled.close()
     with closing(sqlite3.connect(tmp_path / "library" / FILE_NAME)) as database, database:
         database.execute("ALTER TABLE documents DROP COLUMN collections")
+        database.execute("ALTER TABLE documents DROP COLUMN language")
         database.execute("PRAGMA user_version = 2")
     library = open_library()
     assert library.notice == "" and len(library.documents()) == 5 and collections(library) == {}
     library.add_to_collection([library.documents()[0].id], "new")
     assert len(collections(library)) == 1
+
+
+def test_a_library_of_the_version_before_languages_gets_them_when_it_is_opened(open_library, file_of, tmp_path):
+    german = (
+        "Die Katze ist auf dem Dach und der Hund liegt nicht mit ihr in der Sonne, sondern im Schatten des Hauses. "
+    )
+    library = open_library()
+    for name, text in {"tiere.txt": german * 9, "numbers.txt": "12 34 " * 99}.items():
+        list(library.add(file_of(text, name), name))
+    before = library.documents()
+    assert [document.language for document in before] == ["", "German"]
+    library.close()
+    with closing(sqlite3.connect(tmp_path / "library" / FILE_NAME)) as database, database:
+        database.execute("ALTER TABLE documents DROP COLUMN language")
+        database.execute("PRAGMA user_version = 3")
+    library = open_library()
+    assert library.notice == "" and library.documents() == before
+    library.close()
+    assert open_library().notice == ""  # the checksums are still right

@@ -2,7 +2,7 @@
 
 import pytest
 
-from store.ingest.language import language_warning
+from store.ingest.language import language_of, language_warning
 from tests.store.document_library.test_library import BIRDS, add
 from tests.support.files import pdf
 
@@ -91,6 +91,16 @@ def test_lists_of_names_and_code_give_no_warning():
 )
 def test_latin_names_numbers_and_quotations_give_no_warning(text):
     assert language_warning(text) == ""
+
+
+def test_the_language_is_english_only_where_its_function_words_are():
+    english = (
+        "This is the house of a man who waits for the boat that comes in the evening, and it is not on the island. "
+    )
+    assert language_of(english * 2) == "English"
+    for unclear in ("1234 5678 " * 50, "Table of the port, in metres", "Reno, Fresno. " * 30):
+        assert language_of(unclear) == ""
+    assert language_of(PROSE["German"]) == "German" and language_of(RUSSIAN * 20) == "Cyrillic"
 
 
 def test_the_samples_of_a_long_text_reach_its_end():

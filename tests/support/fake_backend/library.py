@@ -1,7 +1,9 @@
 """A fake library service over the documents of a FakeBackend."""
 
+import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 from threading import Event
 
 from backend.interface.library import DocumentUsage, IngestProgress, Passage
@@ -22,6 +24,7 @@ class FakeLibrary:
         self.needs_rechunk: set[str] = set()
         self.suggested: dict[str, list[str]] = {}
         self.reindexed: list[str] = []
+        self.remembered: dict[str, dict] = {}  # settings by collection
         self.counting = False
 
     def list_with_usage(self) -> list[DocumentUsage]:
@@ -61,6 +64,22 @@ class FakeLibrary:
 
     def remove_from_collection(self, document_ids: Sequence[str], name: str) -> None:
         self._change(document_ids, lambda names: {*names} - {name})
+
+    def collection_settings(self, name: str) -> dict:
+        return self.remembered.get(name, {})
+
+    def remember_settings(self, name: str, values) -> None:
+        self.remembered[name] = dict(values)
+
+    def copy(self, document_id: str, target: Path) -> None:
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(json.dumps(asdict(self._document(document_id))))
+
+    def restore(self, source: Path) -> None:
+        document = Document(**json.loads(source.read_text()))
+        document = replace(document, collections=tuple(document.collections))
+        if document.id not in {each.id for each in self._backend.stored_documents}:
+            self._backend.stored_documents.append(document)
 
     def _change(self, document_ids, change) -> None:
         self._backend.stored_documents[:] = [

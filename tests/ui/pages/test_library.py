@@ -11,7 +11,8 @@ import gradio as gr
 import pytest
 
 from backend.interface.backend import Status
-from backend.interface.library import DocumentUsage, WatchedFolder
+from backend.interface.library import DocumentUsage, WatchedChange, WatchedFolder
+from store.errors import NoSuchDocument
 from store.types import PARSER_VERSION, Document
 from tests.support.fake_backend.backend import READY
 from tests.support.fake_backend.library import HOST_BYTES
@@ -143,13 +144,30 @@ def test_a_choice_of_file_types_lists_those_of_the_documents_if_there_are_severa
     assert "All file types" not in one and "Added any time" in one
 
 
+def test_language_filters_the_table_as_long_as_documents_are_in_several(session):
+    first, second, third = session.backend.stored_documents
+    assert "All languages" not in session.show(session.page.refresh(View()))[session.page.table]
+    first, second = replace(first, language="English"), replace(second, language="German")
+    session.backend.stored_documents[:] = [first, second, third]
+    session.click("language", "German")
+    options = re.search(r'<select[^>]*aria-label="Language">(.*?)</select>', session.html)
+    assert re.findall(r">([^<]+)<", options[1]) == ["All languages", "English", "German", "Language not clear"]
+    assert session.html.count("<tbody") == 1 and ">A.txt<" in session.html
+    session.click("language", "Language not clear")
+    assert session.html.count("<tbody") == 1 and ">c &amp; d.md<" in session.html
+    session.click("language", "German")
+    session.backend.stored_documents.remove(second)
+    session.show(session.page.refresh(session.view))  # English is the only language left
+    assert session.html.count("<tbody") == 2 and "All languages" not in session.html and session.view.language == ""
+
+
 @pytest.mark.parametrize(
     "value", [None, "", "PDF\0", "<script>", "month ", "x" * 100_000, ["PDF"], {"a": 1}, 7, "name"]
 )
 def test_a_filter_that_the_page_does_not_offer_changes_nothing(session, value):
-    for action in ("type", "age"):
+    for action in ("type", "age", "language"):
         session.click(action, value)
-        assert (session.view.file_type, session.view.age) == ("", "") and session.html.count("<tbody") == 3
+        assert session.view == View() and session.html.count("<tbody") == 3
 
 
 def test_each_tier_has_its_own_kv_size_and_the_page_says_why_kv_is_large(session):
@@ -201,6 +219,26 @@ def test_watched_folders_are_listed_and_documents_of_deleted_files_are_selected_
     session.click("delete")
     session.click("confirm")
     assert session.backend.documents() == [second]
+
+
+def test_changes_of_watched_folders_are_listed_and_can_be_undone(session, monkeypatch):
+    kinds = [("replaced", False)] * 9 + [("added", False), ("replaced", True), ("undone", False)]
+    changes = tuple(WatchedChange(str(n), 1e9, f"<b>{n}.md", *each) for n, each in enumerate(kinds))
+    undone = []
+
+    def undo(change):
+        undone.append(change)
+        if len(undone) > 1:
+            raise NoSuchDocument("This change can no longer be undone.")
+
+    monkeypatch.setattr(session.page, "_undo", undo)
+    session.page._watched = lambda: [WatchedFolder("/files", 4, False, (), (), changes)]
+    session.click("sort", "name")
+    assert session.html.count("<li>") == 6 and "&lt;b&gt;10.md" in session.html
+    assert re.findall(r'data-act="undo" data-id="(\d+)"', session.html) == ["10"]
+    update = session.click("undo", "10")
+    assert undone == ["10"] and update[session.page.error] == "" and session.sidebar.document_list in update
+    assert "no longer be undone" in session.click("undo", "10")[session.page.error]
 
 
 def test_a_web_page_is_added_by_its_address(session):

@@ -17,6 +17,7 @@ from ui.components.document_picker import DocumentPicker
 from ui.components.method_options import MethodOptions
 from ui.events import INSTANT, Listeners, Update
 from ui.html import tag
+from ui.pages.ask.collection_settings import CollectionSettings
 
 _DEFAULTS = Request(question="")
 _RATIO = "Recompute %: speed \u2194 fidelity"
@@ -73,6 +74,7 @@ class Composer:
                 self.whole = gr.Checkbox(
                     label=_WHOLE, info=_WHOLE_INFO, visible="hidden", min_width=120, elem_id="whole"
                 )
+            self.remembered = CollectionSettings(backend)
             with gr.Accordion("Advanced", open=False, elem_id="advanced"):
                 look: dict[str, Any] = {"buttons": [], "min_width": 200}
                 # Shared settings come first, so that choosing a method moves nothing but its own options.
@@ -105,7 +107,16 @@ class Composer:
         ratio.input(lambda: gr.Radio(value=None, info=_TARGET_INFO), None, target, **INSTANT)
         documents = self.picker.documents
         documents.change(self._whole_checkbox, documents, self.whole, **INSTANT)
-        self.settings: list[Component] = [method, passages, ratio, temperature, max_new_tokens, draft]
+        named = {
+            "method": method,
+            "passages": passages,
+            "recompute_percent": ratio,
+            "temperature": temperature,
+            "max_new_tokens": max_new_tokens,
+            "draft": draft,
+        }
+        self.settings: list[Component] = [*named.values()]
+        self.remembered.connect(documents, {**named, "target": target}, self.options, self._meet_target)
 
     def follow(self, documents_changed: Listeners) -> None:
         """Update the documents to choose from whenever the documents change."""
@@ -151,9 +162,9 @@ class Composer:
         ratio = curve.least_ratio(TARGETS[target])
         if ratio is None:
             info = f"Reuse does not stay within {limit} on this model: everything is recomputed."
-            return gr.Slider(value=100), gr.Radio(info=info)
+            return gr.Slider(value=100), gr.Radio(value=target, info=info)
         info = f"{100 * ratio:g} % is the least that stays within {limit} on this model."
-        return gr.Slider(value=100 * ratio), gr.Radio(info=info)
+        return gr.Slider(value=100 * ratio), gr.Radio(value=target, info=info)
 
     def _meet_again(self, target: str | None) -> tuple[Any, Any]:
         """Return the same for the model that is loaded now; without a target, nothing changes."""

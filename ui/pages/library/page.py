@@ -17,7 +17,7 @@ from ui.html import Markup, error_box, join, tag
 from ui.pages.ask.composer import Composer
 from ui.pages.cache.part import Cache
 from ui.pages.library import table
-from ui.pages.library.view import AGES, COLUMNS, FILE_TYPES, PAGE_SIZE, View, filter_and_sort
+from ui.pages.library.view import AGES, COLUMNS, FILE_TYPES, PAGE_SIZE, View, existing_languages, filter_and_sort
 from ui.pages.search import Search
 
 _REFRESH_JS = "() => kvscopePress('#cache-buttons [data-act=refresh]', 4)"  # if the cache is the open part
@@ -38,9 +38,11 @@ class Library:
         sidebar: DocumentSidebar,
         search: Search,
         watched: Callable[[], Sequence[WatchedFolder]],
+        undo: Callable[[str], None],
     ) -> None:
         self._backend = backend
         self._watched = watched
+        self._undo = undo
         self._sidebar = sidebar
         self._cache = Cache(backend)
         self._search = search
@@ -147,7 +149,7 @@ class Library:
         update = {self.view: view, self.error: "", **self._draw(view)}
         if action == "gone":  # it shows all documents
             update[self._filter] = ""
-        if action in ("save", "confirm", "join", "leave"):
+        if action in ("save", "confirm", "join", "leave", "undo"):
             update[self._sidebar.document_list] = self._sidebar.current()
         return update
 
@@ -181,6 +183,8 @@ class Library:
             return replace(view, collection="" if view.collection == target else target, limit=PAGE_SIZE)
         if action == "type" and target in ("", *FILE_TYPES):
             return replace(view, file_type=target, limit=PAGE_SIZE, renaming="", pending_delete=())
+        if action == "language" and target in ("", *existing_languages(library.list_with_usage())):
+            return replace(view, language=target, limit=PAGE_SIZE, renaming="", pending_delete=())
         if action == "age" and target in AGES:
             return replace(view, age=target, limit=PAGE_SIZE, renaming="", pending_delete=())
         if action == "name":
@@ -194,6 +198,9 @@ class Library:
         if action == "leave":
             library.remove_from_collection(self._selected(view), target)
             return replace(view, selected=())
+        if action == "undo":
+            self._undo(target)
+            return replace(view, renaming="", pending_delete=())
         if action == "gone":
             gone = {document for folder in self._watched() for document in folder.gone}
             return replace(view.unfiltered(), selected=tuple(gone), pending_delete=())
@@ -226,13 +233,13 @@ class Library:
         return tuple(each.document.id for each in documents if each.document.id in view.selected)
 
     def _draw(self, view: View) -> Update:
-        """Return the table and its summary, and the view if its file type is gone.
+        """Return the table and its summary, and the view if a filter of it is gone.
 
         Poll again while cache usage is still being counted.
         """
         try:
             documents = self._backend.library.list_with_usage()
-            drawn_view = view.without_unused_type(documents)
+            drawn_view = view.without_unused(documents)
             status = self._backend.status()
             not_ready = "" if status.ready else f"{status.message}. Your documents appear here once the model is ready."
             counting = any(each.bytes_by_tier is None for each in documents)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence, Set
 
-from backend.interface.library import DocumentUsage, Passage, WatchedFolder
+from backend.interface.library import DocumentUsage, Passage, WatchedChange, WatchedFolder
 from store.names import MAX_LABEL_LENGTH
 from store.types import Document, Excerpt
 from ui.components.document_picker import collection_sizes
@@ -10,10 +10,21 @@ from ui.components.excerpt import page_label, render_excerpt
 from ui.components.tiers import TIERS
 from ui.format import UNKNOWN, count, day, size
 from ui.html import Markup, button, icon, join, tag
-from ui.pages.library.view import AGES, CACHED, COLUMNS, PAGE_SIZE, View, existing_types, filter_and_sort
+from ui.pages.library.view import (
+    AGES,
+    CACHED,
+    COLUMNS,
+    PAGE_SIZE,
+    View,
+    existing_languages,
+    existing_types,
+    filter_and_sort,
+)
 
 PASSAGES_PER_PAGE = 20
 MAX_ERRORS = 5  # of a watched folder
+MAX_CHANGES = 5  # likewise, and those that can be undone, up to four times as many
+_CHANGES = {"added": "added", "replaced": "replaced its former version", "undone": "former version restored"}
 _EXPORT = "All documents and settings in one file; `python app.py --import FILE` adds them to another library"
 _RATINGS = "Rated answers with questions and passages, as an evaluation file for `python -m bench quality`"
 _ASK = {1: "Summarize", 2: "Compare"}  # what can be asked about so many documents by one click
@@ -75,9 +86,17 @@ def _watched_folder(folder: WatchedFolder) -> Markup:
         rest = "its document is" if len(folder.gone) == 1 else "their documents are"
         text = f"{count(len(folder.gone), 'file')} deleted; {rest} still here. "
         gone = tag("p", text, button("gone", "", "Select"), class_="kv-note")
-    return join(
-        line, *errors, tag("p", f"{more} more could not be added.", class_="kv-note") if more > 0 else None, gone
-    )
+    further = tag("p", f"{more} more could not be added.", class_="kv-note") if more > 0 else None
+    latest = folder.changes[:MAX_CHANGES]
+    latest += tuple(each for each in folder.changes[MAX_CHANGES:] if each.can_undo)[: 3 * MAX_CHANGES]
+    changes = tag("ul", *map(_watched_change, latest), class_="kv-changes", aria_label="Last changes")
+    return join(line, *errors, further, gone, changes if latest else None)
+
+
+def _watched_change(change: WatchedChange) -> Markup:
+    name = tag("bdi", change.name)
+    undo = button("undo", change.id, "Undo", aria_label=f"Undo: {change.name}") if change.can_undo else None
+    return tag("li", tag("span", day(change.at)), " ", name, " ", tag("span", _CHANGES.get(change.kind)), " ", undo)
 
 
 def render_table(
@@ -161,12 +180,17 @@ def _selection_bar(documents: Sequence[DocumentUsage], view: View, visible_ids: 
 
 
 def _filters(documents: Sequence[DocumentUsage], view: View) -> Markup:
-    """Return a choice of the file type, if there are several, and of the date added, and a button per collection."""
-    types = existing_types(documents)
-    type_labels = {"": "All file types", **dict(zip(types, types, strict=True))}
-    choices = [_choice("age", "Date added", {age: label for age, (label, _) in AGES.items()}, view.age)]
+    """Return a choice of file type and of language, if there are several, and of date, and a button per collection."""
+    types, languages = existing_types(documents), existing_languages(documents)
+    choices = []
     if len(types) > 1:
-        choices.insert(0, _choice("type", "File type", type_labels, view.file_type))
+        choices.append(
+            _choice("type", "File type", {"": "All file types"} | {each: each for each in types}, view.file_type)
+        )
+    if languages:
+        labels = {"": "All languages"} | {each: each for each in languages}
+        choices.append(_choice("language", "Language", labels, view.language))
+    choices.append(_choice("age", "Date added", {age: label for age, (label, _) in AGES.items()}, view.age))
     collections = [
         button(
             "collection",

@@ -20,6 +20,7 @@ COLUMNS: dict[str, tuple[str, str, Callable[[DocumentUsage], Any]]] = {  # key -
     "computed": ("Cached", CACHED, lambda usage: usage.kv_bytes),
     "added": ("Added", "Date added", lambda usage: usage.document.added_at),
 }
+NOT_CLEAR = "Language not clear"
 OTHER = "Other"  # the file type of names without a known extension
 _EXTENSIONS = {
     "PDF": "pdf",
@@ -50,6 +51,7 @@ class View:
     filter: str = ""
     collection: str = ""  # whose documents alone are shown
     file_type: str = ""  # likewise, one of FILE_TYPES
+    language: str = ""  # likewise, one of `existing_languages`
     age: str = ""  # a key of AGES
     order: str = "added"
     descending: bool = True
@@ -65,11 +67,13 @@ class View:
 
     def unfiltered(self) -> "View":
         """Return the view without its filters."""
-        return replace(self, filter="", collection="", file_type="", age="")
+        return replace(self, filter="", collection="", file_type="", language="", age="")
 
-    def without_unused_type(self, documents: Sequence[DocumentUsage]) -> "View":
-        """Return the view without a file type that no document has any more."""
-        return self if self.file_type in ("", *existing_types(documents)) else replace(self, file_type="")
+    def without_unused(self, documents: Sequence[DocumentUsage]) -> "View":
+        """Return the view without a file type or a language that is no choice any more."""
+        file_type = self.file_type if self.file_type in existing_types(documents) else ""
+        language = self.language if self.language in existing_languages(documents) else ""
+        return replace(self, file_type=file_type, language=language)
 
 
 def file_type(name: str) -> str:
@@ -83,15 +87,30 @@ def existing_types(documents: Sequence[DocumentUsage]) -> list[str]:
     return [name for name in FILE_TYPES if name in existing]
 
 
+def language(usage: DocumentUsage) -> str:
+    """Return the language of a document as it is shown."""
+    return usage.document.language or NOT_CLEAR
+
+
+def existing_languages(documents: Sequence[DocumentUsage]) -> list[str]:
+    """Return the languages of documents in alphabetical order, NOT_CLEAR at the end; none if there is only one."""
+    names = {each.document.language for each in documents} - {""}
+    if len(names) < 2:
+        return []
+    return [*sorted(names), *({language(each) for each in documents} & {NOT_CLEAR})]
+
+
 def filter_and_sort(documents: Sequence[DocumentUsage], view: View) -> list[DocumentUsage]:
     """Return the documents that all filters of the view match, in its order.
 
-    A name matches if it has every word of the filter. A collection or file type without documents does not filter.
+    A name matches if it has every word of the filter. A collection, file type or language without documents, or a
+    language that is the only one, does not filter.
     """
     words = view.filter.casefold().split()
     added_after = time.time() - AGES[view.age][1]
     is_collection = any(view.collection in each.document.collections for each in documents)
     is_type = view.file_type in existing_types(documents)
+    is_language = view.language in existing_languages(documents)
     matches = [
         each
         for each in documents
@@ -99,5 +118,6 @@ def filter_and_sort(documents: Sequence[DocumentUsage], view: View) -> list[Docu
         and each.document.added_at >= added_after
         and (not is_collection or view.collection in each.document.collections)
         and (not is_type or view.file_type == file_type(each.document.name))
+        and (not is_language or view.language == language(each))
     ]
     return sorted(matches, key=COLUMNS[view.order][2], reverse=view.descending)
