@@ -25,6 +25,7 @@ from engine.trace import Trace
 
 PROTOCOL = 1  # changes with the meaning of what front and engines send each other
 REFRESH_S = 5.0  # between two looks at the engines and their chunks
+STOP_S = 0.5  # between two requests to stop
 POLL_S = 0.05  # between two looks at whether the user stopped the answer
 DELETED_S = 3600.0  # that deletions are repeated to engines that come or come back
 STOPPED = "The engine {} stopped while it answered. Ask again; another engine will answer."
@@ -43,6 +44,7 @@ class EngineInfo:
 
     model: str  # fingerprints of weights, dtype and prefix, of the main and the auxiliary model
     heads: str  # which of our trained token selector and span scorer are loaded
+    kv_bits: int  # of KV from the KV server
     protocol: int = PROTOCOL
 
     @classmethod
@@ -52,10 +54,11 @@ class EngineInfo:
         heads = [auxiliary and auxiliary.selector, grounding and grounding.span_scorer]
         is_extractive = bool(grounding and grounding.is_extractive)
         names = [name for name, head in zip(("selector", "span scorer"), heads, strict=True) if head is not None]
-        return cls(" ".join(each[:12] for each in fingerprints), f"{names}, extractive: {is_extractive}")
+        kv_bits = engine.cache.remote.bits if engine.cache.remote else 16
+        return cls(" ".join(each[:12] for each in fingerprints), f"{names}, extractive: {is_extractive}", kv_bits)
 
     def __str__(self) -> str:
-        return f"the models {self.model} with {self.heads} and protocol {self.protocol}"
+        return f"the models {self.model} with {self.heads}, {self.kv_bits}-bit KV and protocol {self.protocol}"
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ class Question:
     """A question as it is sent to an engine."""
 
     id: str
+    info: EngineInfo  # of the front; another engine refuses the question
     request: Request
     prepared: PreparedPrompt
     fidelity: FidelityCurve | None  # as calibrated by the front
@@ -137,10 +141,14 @@ class Dispatcher:
         if front is not self._front or not self.engine_names() or is_small_talk:
             yield from front.ask(request, cancel)
             return
+        with front.passages.track_deletions():
+            yield from self._ask(front, request, cancel)
+
+    def _ask(self, front: Engine, request: Request, cancel: Event) -> Iterator[Answer]:
         answer, trace = Answer(request, Trace()), Trace()
         yield answer
         prepared = front.prepare(request, trace)
-        question = Question(uuid4().hex, replace(request, draft=False), prepared, front.fidelity)
+        question = Question(uuid4().hex, EngineInfo.of(front), replace(request, draft=False), prepared, front.fidelity)
         chunks = [(front.cache.chunk_key(ids), len(ids)) for ids in prepared.passage_ids]
         while not cancel.is_set() and (name := self._choose(chunks)):
             sent_ms = trace.now_ms()
@@ -159,6 +167,8 @@ class Dispatcher:
             else:
                 self._map.insert(name, (key for key, _ in chunks))
                 return
+            finally:
+                self._repeat_deletions(name, [key for key, _ in chunks])
         yield from front.ask(request, cancel, prepared)
 
     def delete(self, keys: Sequence[str]) -> None:
@@ -171,6 +181,14 @@ class Dispatcher:
             self._deleted.update(dict.fromkeys(keys, now))
         self._wake.set()
 
+    def _repeat_deletions(self, engine: str, keys: Sequence[str]) -> None:
+        """Delete chunks again that were deleted while an engine may have computed them."""
+        with self._lock:
+            again = self._deleted.keys() & set(keys)
+            self._told.get(engine, set()).difference_update(again)
+        if again:
+            self._wake.set()
+
     def refresh(self, front: Engine) -> None:
         """Find engines that came or went, tell them what was deleted, and ask what they have cached."""
         self._use_front(front)
@@ -180,7 +198,7 @@ class Dispatcher:
             self._forget(name, "it ended")
         for name, engine in found.items():
             try:
-                if name not in self._engines and not self._admit(name, engine):
+                if not self._admit(name, engine):
                     continue
                 self._tell(name, engine)
                 self._map.digest(name, engine.chunk_keys())
@@ -188,7 +206,7 @@ class Dispatcher:
                 self._forget(name, str(error))
 
     def _admit(self, name: str, engine: EngineClient) -> bool:
-        """Use an engine if it has the front's model and version."""
+        """Use an engine if it has the front's model and version; one of the same name may have been replaced."""
         if self._front is None or self._routing is None:
             return False
         own, other = EngineInfo.of(self._front), engine.info()
@@ -197,13 +215,15 @@ class Dispatcher:
             if self.refused.get(name) != reason:
                 log.error("%s It is not used. Start it with the same model and version.", reason)
             self.refused[name] = reason
+            self._forget(name, reason)
             return False
         with self._lock:
+            if name not in self._engines:
+                log.info("the engine %s answers questions", name)
             self.refused.pop(name, None)
             self._engines[name] = engine
             self._told.setdefault(name, set())
             self._routing.add_engine(name)
-        log.info("the engine %s answers questions", name)
         return True
 
     def _use_front(self, front: Engine) -> None:
@@ -237,11 +257,12 @@ class Dispatcher:
     def _tell(self, name: str, engine: EngineClient) -> None:
         """Repeat deletions to an engine that has not confirmed them."""
         with self._lock:
-            keys = [key for key in self._deleted if key not in self._told.setdefault(name, set())]
-        if keys:
-            with suppress(EngineLost):
-                engine.delete(keys)
-                self._told[name].update(keys)
+            told = self._told.get(name, set())
+            pending = {key: at for key, at in self._deleted.items() if key not in told}
+        if pending:
+            engine.delete(list(pending))
+            with self._lock:  # what was deleted again meanwhile is sent again
+                told.update(key for key, at in pending.items() if self._deleted.get(key) == at)
 
     def _forget(self, name: str, reason: str) -> None:
         with self._lock:
@@ -270,7 +291,7 @@ def _is_new(value: Any, sent: Any) -> bool:
 
 @contextmanager
 def _stop_with(cancel: Event, stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` when `cancel` is set inside the block."""
+    """Call `stop` when `cancel` is set inside the block, until the block ends: the first one may come too early."""
     is_over = Event()
 
     def watch() -> None:
@@ -278,7 +299,7 @@ def _stop_with(cancel: Event, stop: Callable[[], None]) -> Iterator[None]:
             if cancel.is_set():
                 with suppress(EngineLost):
                     stop()
-                return
+                is_over.wait(STOP_S)
 
     Thread(target=watch, name="cluster stop", daemon=True).start()
     try:

@@ -9,8 +9,7 @@ import os
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
@@ -34,14 +33,13 @@ from engine.prompt.text_finder import TextFinder
 from engine.request import Answer
 from engine.scheduler.worker_thread import run_in_thread
 from engine.trace import Trace
-from store.errors import KVScopeError
 from store.kv.kv_server import KVServer
 
 PREFIX = "kvscope-engine-"  # of the applications' names
-MAX_ONGOING = 64  # calls; questions wait in the engine's own queue
+MAX_QUESTIONS, MAX_CALLS = 64, 1024  # at a time
 HEALTH_CHECK_S = 2.0
 CALL_TIMEOUT_S = 3.0  # of a call other than a question
-FIRST_PART_S = 5.0  # until an engine confirms a question
+HEARTBEAT_S, SILENCE_S = 1.0, 6.0  # signs of life during an answer, and their absence until an engine counts as lost
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class EngineConfig:
     cost_folder: Path
     cache_bytes: int  # of chunk KV, in memory
     kv_server: str = ""
-    kv_server_password: str = ""
+    kv_server_password: str = field(default="", repr=False)
     kv_server_bits: int = 16
     threads: int = 0  # of torch; 0: as many as torch chooses
 
@@ -70,20 +68,26 @@ class EngineServer:
         self._engine = build_engine(models, lambda tokenizer: TextFinder(), tiers, config.cost_folder)
         self._engine.disk_error = lambda: ""  # there is no disk tier on purpose
         self._cancels: dict[str, Event] = {}
-        self._threads = ThreadPoolExecutor(MAX_ONGOING, "call")  # asyncio's own are too few for as many questions
+        self._threads = ThreadPoolExecutor(MAX_QUESTIONS, "question")  # further ones wait
 
     async def info(self) -> EngineInfo:
         """Return what must be equal on all engines."""
         return EngineInfo.of(self._engine)
 
     async def ask(self, question: Question) -> AsyncIterator[Changes]:
-        """Yield the fields of the answer that have changed."""
+        """Yield the fields of the answer that have changed; nothing as a sign of life. Raises EngineLost."""
+        if question.info != EngineInfo.of(self._engine):
+            raise EngineLost("it has another model")
         cancel = self._cancels[question.id] = Event()
         self._engine.fidelity = question.fidelity
         parts = run_in_thread(lambda: changes_of(self._engine.ask(question.request, cancel, question.prepared)), cancel)
         try:
-            loop = asyncio.get_running_loop()
-            while (changes := await loop.run_in_executor(self._threads, next, parts, None)) is not None:
+            while True:
+                following = asyncio.get_running_loop().run_in_executor(self._threads, next, parts, None)
+                while not (await asyncio.wait([following], timeout=HEARTBEAT_S))[0]:
+                    yield {}
+                if (changes := following.result()) is None:
+                    return
                 yield changes
         finally:
             cancel.set()  # the client may be gone
@@ -102,12 +106,7 @@ class EngineServer:
     async def delete(self, keys: Sequence[str]) -> None:
         """Delete chunks, and all encodings of passages, whose texts are not known here by their chunks' keys."""
 
-        def run() -> None:
-            for key in keys:
-                self._engine.cache.tree.delete(key)
-            self._engine.passages.clear_encodings()
-
-        await asyncio.get_running_loop().run_in_executor(self._threads, run)
+        await asyncio.to_thread(self._engine.passages.delete_keys, keys)
 
 
 class RayEngine:
@@ -124,15 +123,13 @@ class RayEngine:
         answer = Answer(question.request, Trace())
         with _ray_errors():
             response: Any = self._handle.options(stream=True).ask.remote(question)
-            parts = iter(response)
             try:
-                first = _next_within(parts, FIRST_PART_S)
-            except TimeoutError:
-                response.cancel()
-                raise
-            for changes in chain([first], parts):
-                answer = replace(answer, **changes)
-                yield answer
+                for changes in _within(iter(response), SILENCE_S):
+                    if changes:  # else a sign of life
+                        answer = replace(answer, **changes)
+                        yield answer
+            finally:
+                response.cancel()  # no effect if it has ended
         if answer.state not in ("done", "stopped"):
             raise EngineLost("its answer has no end")
 
@@ -151,35 +148,38 @@ class RayEngine:
             return getattr(self._handle, method).remote(*arguments).result(timeout_s=CALL_TIMEOUT_S)
 
 
-def _next_within(parts: Iterator[Changes], seconds: float) -> Changes:
-    """Return the next item. Raises TimeoutError: Serve waits without limit for an engine that is started again."""
-    results = SimpleQueue[tuple[Changes | None, Exception | None]]()
+def _within(parts: Iterator[Changes], seconds: float) -> Iterator[Changes]:
+    """Yield the items of an iterator. Raises EngineLost if the next one takes longer, and what the iterator raises."""
+    queue = SimpleQueue[tuple[str, Any]]()
 
     def run() -> None:
         try:
-            results.put((next(parts), None))
+            for part in parts:
+                queue.put(("part", part))
+            queue.put(("end", None))
         except Exception as error:  # noqa: BLE001  raised again by the caller
-            results.put((None, error))
+            queue.put(("error", error))
 
-    Thread(target=run, name="first part", daemon=True).start()
-    try:
-        part, error = results.get(timeout=seconds)
-    except Empty:
-        raise TimeoutError(f"no answer within {seconds:g} s") from None
-    if part is None:
-        raise error or EngineLost("its answer is empty")
-    return part
+    Thread(target=run, name="engine", daemon=True).start()
+    while True:
+        try:
+            kind, value = queue.get(timeout=seconds)
+        except Empty:
+            raise EngineLost(f"it was silent for {seconds:g} s") from None
+        if kind == "end":
+            return
+        if kind == "error":
+            raise value
+        yield value
 
 
 @contextmanager
 def _ray_errors() -> Iterator[None]:
-    """Raise what the engine raised for the user, and EngineLost for everything else."""
+    """Raise what the engine raised, and EngineLost for what happened to the engine."""
     try:
         yield
     except RayTaskError as error:
-        if isinstance(error.cause, KVScopeError):
-            raise error.cause from None
-        raise EngineLost(str(error)) from error
+        raise (error.cause or error) from None  # as the front's own engine would
     except (RayError, RayServeException, TimeoutError, RuntimeError) as error:
         raise EngineLost(f"{type(error).__name__}: {error}") from error
 
@@ -194,7 +194,7 @@ def connect(address: str) -> None:
 
 def start_engine(name: str, config: EngineConfig, num_cpus: float) -> None:
     """Start an engine, or replace the one of this name; returns when it is ready. Raises what `load_models` raises."""
-    options = {"max_ongoing_requests": MAX_ONGOING, "health_check_period_s": HEALTH_CHECK_S}
+    options = {"max_ongoing_requests": MAX_CALLS, "health_check_period_s": HEALTH_CHECK_S}
     deployment: Any = serve.deployment(EngineServer)
     deployment = deployment.options(ray_actor_options={"num_cpus": num_cpus}, **options)
     serve.run(deployment.bind(config), name=PREFIX + name, route_prefix=None)

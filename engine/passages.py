@@ -58,6 +58,12 @@ class PassageCache:
                 if deleted:
                     self.clear_encodings()
 
+    def delete_keys(self, keys: Sequence[str]) -> None:
+        """Delete chunks by the keys that `delete` returned elsewhere, and all encodings, whose texts are not known."""
+        for cache, _ in self.kv_caches:
+            cache.delete_keys(keys)
+        self.clear_encodings()
+
     def clear_encodings(self) -> None:
         """Forget token ids and encodings of all passages."""
         for _, template in self.kv_caches:

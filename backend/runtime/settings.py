@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import AliasChoices, AliasGenerator, Field, TypeAdapter, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
@@ -235,9 +235,14 @@ class Settings(BaseSettings):
     @classmethod
     def _kv_address(cls, url: str) -> str:
         parts = urlsplit(url)
-        _ = parts.port  # raises ValueError for a wrong one
-        if url and (parts.scheme not in ("redis", "rediss") or not parts.hostname):
+        try:
+            is_address = parts.scheme in ("redis", "rediss") and bool(parts.hostname) and (parts.port or 1) > 0
+        except ValueError:  # its message could contain a part of a password
+            is_address = False
+        if url and not is_address:
             raise ValueError("this is no address such as redis://127.0.0.1:6379/0")
+        if any(not name.startswith("ssl_") for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
+            raise ValueError("options after ? are those of TLS only, such as ssl_ca_certs")
         if parts.password:
             raise ValueError(f"leave the password out of the address; set {KV_SERVER_PASSWORD}")
         if url and find_spec("redis") is None:

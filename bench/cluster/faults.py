@@ -35,6 +35,7 @@ from engine.request import Answer, Request
 TITLE = "faults of the processes of a cluster"
 COLUMNS = columns_of("fault n complete stopped wrong failed by_engines recovery_s max_recovery_s ttft_ms")
 NUM_PASSAGES, MAX_DELAY_S, NEW_TOKENS = 2, 2.0, 48
+MAX_WAIT_S = 120.0
 REPLICA = "ray::ServeReplica:kvscope-engine-"
 
 
@@ -131,7 +132,10 @@ def _cluster(arguments: Namespace) -> Iterator[tuple[Dispatcher, Any]]:
 
 def _wait_for_engines(dispatcher: Dispatcher, front: Engine, number: int) -> None:
     dispatcher.start(lambda: front)
+    deadline = time.monotonic() + MAX_WAIT_S
     while len(dispatcher.engine_names()) < number:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the engines do not answer {dispatcher.refused}")
         time.sleep(0.2)
 
 
@@ -148,13 +152,18 @@ def _fault(fault: Callable[[], None] | None, rng: random.Random) -> Iterator[Non
 
 def _kill_engine(rng: random.Random) -> None:
     """Kill one engine's process; Ray starts it again."""
+    if engines := replicas():  # else all are being started
+        rng.choice(engines).kill()
+
+
+def replicas() -> list[psutil.Process]:
+    """Return the processes of the engines that this process has started."""
     engines = []
-    for process in psutil.process_iter():
+    for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
             if "".join(process.cmdline()[:1]).startswith(REPLICA):
                 engines.append(process)
-    if engines:  # else all are being started
-        rng.choice(engines).kill()
+    return engines
 
 
 def _check(dispatcher: Dispatcher, front: Engine, expected: Answer, results: _Results) -> None:
@@ -176,8 +185,8 @@ def _check(dispatcher: Dispatcher, front: Engine, expected: Answer, results: _Re
 def _seconds_to_recover(dispatcher: Dispatcher, front: Engine, expected: Answer) -> float:
     """Return the time until a question gets a complete answer again, without the time of that answer."""
     began = time.monotonic()
-    while True:
-        asked = time.monotonic()
+    while (asked := time.monotonic()) < began + MAX_WAIT_S:
         *_, answer = dispatcher.ask(front, expected.request, Event())
         if answer.state == "done" and answer.text == expected.text:
             return asked - began
+    return MAX_WAIT_S

@@ -166,8 +166,16 @@ def _run_one(
     results: _Results,
 ) -> None:
     """Ask a question while the server fails; the fault has ended when this returns."""
+    errors: list[Exception] = []
+
+    def begin() -> None:
+        try:
+            faults.enter_context(fault(server, rng))
+        except Exception as error:  # noqa: BLE001  raised below: this is a thread of its own
+            errors.append(error)
+
     with ExitStack() as faults:
-        timer = Timer(rng.uniform(0, MAX_DELAY_S), lambda: faults.enter_context(fault(server, rng)))
+        timer = Timer(rng.uniform(0, MAX_DELAY_S), begin)
         timer.start()
         try:
             answer = _ask(engine, expected.request)
@@ -179,6 +187,8 @@ def _run_one(
             assert answer.trace.ttft_ms and expected.trace.ttft_ms
             results.slowdowns.append(answer.trace.ttft_ms / expected.trace.ttft_ms)
         timer.join()
+        if errors:
+            raise errors[0]
 
 
 def _seconds_to_recover(first: Engine, second: Engine, rng: random.Random) -> float:

@@ -21,6 +21,7 @@ from store.errors import StoreFull
 from store.types import BlobStore, SharedBlobStore
 
 CPU = torch.device("cpu")
+DRAIN_S = 10.0  # for the remote tier, whose server may be dead
 log = logging.getLogger(__name__)
 
 
@@ -91,7 +92,7 @@ class CacheHierarchy:
         if self._writer:
             self._writer.drain()
         if self.remote:
-            self.remote.drain()
+            self.remote.drain(DRAIN_S)
 
     def close(self) -> None:
         """Write the queues, and the nodes' statistics to disk."""

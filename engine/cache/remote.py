@@ -134,7 +134,7 @@ class RemoteTier:
         self.address = server.address
         self.error = ""  # why the server is not used now
         self._server = server
-        self._bits = bits
+        self.bits = bits
         self._ms_per_byte = 0.0  # measured, exponentially averaged
         self._retry_at = 0.0
         self._changed = Condition()
@@ -155,7 +155,7 @@ class RemoteTier:
         fetch = Fetch(sizes, compute_ms)
         if not sizes or time.monotonic() < self._retry_at:
             fetch.close()
-        elif self._ms_per_byte * sum(sizes.values()) * self._bits / 16 > DEADLINE * compute_ms:
+        elif self._ms_per_byte * sum(sizes.values()) * self.bits / 16 > DEADLINE * compute_ms:
             self._ms_per_byte *= 1 - EMA_WEIGHT  # or one slow read would stop reads forever
             fetch.close()
         else:
@@ -197,7 +197,7 @@ class RemoteTier:
         self._server.close()
 
     def _name(self, namespace: str, key: str, bits: int | None = None) -> str:
-        return f"{namespace}:{bits or self._bits}:{key}"
+        return f"{namespace}:{bits or self.bits}:{key}"
 
     def _read(self, fetch: Fetch, namespace: str, sizes: Mapping[str, int]) -> None:
         keys = {self._name(namespace, key): key for key in reversed(list(sizes))}
@@ -251,7 +251,7 @@ class RemoteTier:
             self.stats.read_bytes += num_bytes
         return sum(each.result() for each in decoded)
 
-    def _fail(self, error: KVServerUnavailable) -> None:
+    def _fail(self, error: Exception) -> None:
         if not self.error:
             log.warning("%s", error)
         self.error = str(error)
@@ -275,10 +275,10 @@ class RemoteTier:
             try:
                 if deletions:
                     self._server.delete(deletions)
-                elif kv is not None and self._server.put(name, to_tensors(kv, self._bits)):
-                    self.stats.written_bytes += kv.size_bytes * self._bits // 16
+                elif kv is not None and self._server.put(name, to_tensors(kv, self.bits)):
+                    self.stats.written_bytes += kv.size_bytes * self.bits // 16
                 self.error = ""
-            except KVServerUnavailable as error:
+            except Exception as error:  # noqa: BLE001  the thread must survive, or deletions would be lost
                 self._fail(error)
                 with self._changed:
                     self._puts.clear()

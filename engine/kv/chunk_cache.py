@@ -29,6 +29,7 @@ TokenIds = Sequence[int]
 TouchedNodes = list[Node]
 FORMAT_VERSION = "kv3"  # changes when the meaning of stored KV changes
 SAMPLES_PER_WEIGHT = 64  # enough to distinguish finetuned models without reading gigabytes
+MAX_UNSHARED = 64  # chunks that wait to be written to the remote tier
 REPLICATE_HITS = 2  # hits after which a path is copied to disk; a chunk's own KV is copied at once
 
 
@@ -197,10 +198,7 @@ class ChunkCache:
     def delete(self, ids: TokenIds) -> tuple[str, str]:
         """Delete a chunk's KV, and every path through it, from all tiers; return `all_chunk_keys`."""
         keys = self.all_chunk_keys(ids)
-        for key in keys:
-            self.tree.delete(key)
-            with self._lock:
-                self._unshared.pop(key, None)
+        self.delete_keys(keys)
         if self.remote:
             self.remote.delete(self._remote_namespace, keys)
         return keys
@@ -221,6 +219,8 @@ class ChunkCache:
                 kv = self.compute(ids, cancel)
                 if self.remote:
                     self._unshared[key] = kv
+                    while len(self._unshared) > MAX_UNSHARED:  # questions were stopped before their first token
+                        del self._unshared[next(iter(self._unshared))]
             record = Record(key, None, len(ids), family=self.fingerprint)
             self.tree.insert(key, record, kv, self._ms_per_token(0, len(ids)))
             self._unreplicated.append(key)
@@ -250,6 +250,15 @@ class ChunkCache:
     @property
     def _remote_namespace(self) -> str:
         return f"{FORMAT_VERSION}:{self._model}"
+
+    def delete_keys(self, keys: Sequence[str]) -> None:
+        """Delete chunks from this process."""
+        for key in keys:
+            self.tree.delete(key)
+            with self._lock:
+                self._unshared.pop(key, None)
+        if "without_prefix" in self.__dict__:
+            self.without_prefix.delete_keys(keys)
 
     def _key(self, prefix_ids: TokenIds, ids: TokenIds) -> str:
         digest = hashlib.sha256(f"{self._model} {len(prefix_ids)} ".encode())

@@ -61,7 +61,9 @@ def test_a_backend_answers_without_its_server_and_says_so(start, server, tmp_pat
         ("redis://", "is no address"),
         ("unix:///tmp/x", "is no address"),
         ("redis://:s3cret@box", KV_SERVER_PASSWORD),
-        ("redis://box:99999", "port"),
+        ("redis://box:99999", "is no address"),
+        ("redis://me:s3c/ret@box", "is no address"),
+        ("redis://box?password=s3cret", "TLS only"),
     ],
 )
 def test_the_address_is_checked_and_its_password_is_not_repeated(url, message):

@@ -3,11 +3,10 @@
 import time
 from threading import Event
 
-import psutil
 import pytest
 import ray
 
-from bench.cluster.faults import REPLICA
+from bench.cluster.faults import replicas
 from cluster.dispatch import Dispatcher
 from cluster.engine_server import EngineConfig, connect, running_engines, start_engine
 from engine.builder import ModelConfig, load_engine
@@ -69,7 +68,7 @@ def test_an_engine_answers_as_the_front_does_is_stopped_and_is_replaced_when_it_
     cancel.set()
     assert last(answers).state == "stopped"
 
-    (engine,) = (each for each in psutil.process_iter() if "".join(each.cmdline()[:1]).startswith(REPLICA))
+    (engine,) = replicas()
     engine.kill()
     answer = last(dispatcher.ask(front, QUESTION, Event()))
     assert answer.engine == "" and answer.text == expected.text

