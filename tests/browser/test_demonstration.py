@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 
 from store.types import Document
 from tests.browser.conftest import SAMPLES
+from tests.support.page_checks import serious
 
 pytestmark = pytest.mark.browser
 CLOCKS = "#demo .kv-clock"
@@ -37,6 +38,7 @@ def test_the_recording_replays_with_both_clocks_and_is_there_while_models_load(v
     lasted = [next(i for i, pair in enumerate(seen) if pair[lane] == before[lane]) for lane in (0, 1)]
     assert 1 < lasted[1] < lasted[0]  # CacheClip's clock stops first
     assert tab.errors == [] and tab.outside == []
+    assert serious(tab.page) == []
 
 
 def test_a_live_run_replaces_the_recording_and_documents_can_be_added(visit, backend):

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.browser
 NAME = "<img src=x onerror='window.harmed = 1'>.md"
 
 
+@pytest.mark.slow  # tests/backend/test_watched_undo.py has it without a browser
 def test_the_replaced_document_comes_back_and_the_file_stays_as_it_is(visit, backend, tmp_path):
     folder, data = tmp_path / "files", tmp_path / "data"
     folder.mkdir()

@@ -148,10 +148,9 @@ def _render_lane(title: tuple[str, str], lane: Lane, longest_ms: float, shown: D
 
 def _render_passage(shown: Demonstration) -> Markup:
     text = (tag("mark", piece) if is_recomputed else piece for piece, is_recomputed in shown.marked)
-    caption = tag("summary", f"What was recomputed for this question, in the passage of {shown.document}")
-    return tag(
-        "details", caption, tag("p", *text, class_="kv-passage", translate="no"), class_="kv-demo-passage", open=True
-    )
+    caption = f"What was recomputed for this question, in the passage of {shown.document}"
+    passage = tag("p", *text, class_="kv-passage", translate="no", tabindex=0, role="region", aria_label=caption)
+    return tag("details", tag("summary", caption), passage, class_="kv-demo-passage", open=True)
 
 
 class DemonstrationPanel:
