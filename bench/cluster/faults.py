@@ -24,7 +24,7 @@ from bench.arguments import positive_int
 from bench.harness.engine import model_config
 from bench.harness.workload import GIB, make_paragraph, make_questions
 from bench.tables import columns_of, progress
-from cluster.dispatch import Dispatcher
+from cluster.dispatch import REFRESH_S, Dispatcher
 from engine.builder import build_engine, load_models
 from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.engine import Engine
@@ -83,7 +83,8 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
         closing(CacheHierarchy(CacheHierarchyConfig(2 * GIB, 0), None, models.primary.device)) as tiers,
     ):
         front = build_engine(models, lambda tokenizer: finder, tiers, arguments.data)
-        _wait_for_engines(dispatcher, front, arguments.engines)
+        dispatcher.start(lambda: front)
+        _wait_for_engines(dispatcher, arguments.engines)
         faults: dict[str, Callable[[], None]] = {
             "engine killed": lambda: _kill_engine(rng),
             "KV server killed": valkey.kill,
@@ -107,6 +108,9 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
                 results[name].recoveries_s.append(_seconds_to_recover(dispatcher, front, expected))
             if name == "KV server killed":
                 valkey.start()
+            elif name != "none":
+                time.sleep(2 * REFRESH_S)  # until the front has noticed
+                _wait_for_engines(dispatcher, arguments.engines)
     return [result.row(fault) for fault, result in results.items()]
 
 
@@ -130,8 +134,7 @@ def _cluster(arguments: Namespace) -> Iterator[tuple[Dispatcher, Any]]:
         yield files.enter_context(closing(Dispatcher(running_engines))), valkey
 
 
-def _wait_for_engines(dispatcher: Dispatcher, front: Engine, number: int) -> None:
-    dispatcher.start(lambda: front)
+def _wait_for_engines(dispatcher: Dispatcher, number: int) -> None:
     deadline = time.monotonic() + MAX_WAIT_S
     while len(dispatcher.engine_names()) < number:
         if time.monotonic() > deadline:
