@@ -53,6 +53,7 @@ def test_the_tree_by_mouse_and_the_list_by_keyboard_show_a_passage(look):
     assert tab.errors == [] and tab.outside == []
 
 
+@pytest.mark.slow
 def test_a_pinned_passage_stays_until_unpinned_and_eviction_and_clearing_are_confirmed(look, backend):
     tab = look()
     line(tab, 1).click()

@@ -233,6 +233,7 @@ def test_a_slow_redraw_does_not_undo_a_click(visit, backend, delays):
     assert delays == [] and tab.errors == []
 
 
+@pytest.mark.slow
 def test_one_document_is_reindexed_then_several_selected_in_quick_succession(visit, backend, delays):
     backend.stored_documents = some(3)
     backend.library.needs_rechunk = {document.id for document in backend.stored_documents}

@@ -84,6 +84,7 @@ def test_citations_and_sliders_are_targets_of_24_pixels(answered, backend):
     assert len(sizes) == 6 and all(box["width"] >= 24 and box["height"] >= 24 for box in sizes), sizes
 
 
+@pytest.mark.slow
 def test_one_click_sends_the_question_and_its_documents_to_another_page(answered, backend):
     answered.open_advanced()
     answered.page.click("#where input")
