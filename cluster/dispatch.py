@@ -309,7 +309,7 @@ def _stop_with(cancel: Event, stop: Callable[[], None]) -> Iterator[None]:
 
 
 def _as_seen_here(answer: Answer, request: Request, engine: str, trace: Trace, sent_ms: float) -> Answer:
-    """Return an engine's answer with the request as it was asked, and its stages after those of the front's trace."""
+    """Return an engine's answer with the user's request, and its stages after those of the front's trace."""
     stages = [replace(stage, start_ms=stage.start_ms + sent_ms) for stage in answer.trace.stages]
     seen = Trace(stages=[*trace.stages, *stages], ttft_ms=trace.ttft_ms, start_s=trace.start_s)
     return replace(answer, request=request, trace=seen, engine=engine)
