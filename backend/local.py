@@ -28,7 +28,7 @@ from engine.analysis.inspection_runner import inspect
 from engine.answer_server import AnswerServer, ask_server, method_info, server_budget
 from engine.engine import Engine
 from engine.errors import BadRequest, Cancelled
-from engine.method import SERVER_METHOD, MethodInfo
+from engine.method import SERVER_METHOD, MethodInfo, server_note
 from engine.prompt.retrieval import search
 from engine.prompt.validate import validate
 from engine.request import Answer, ContextBudget, Request
@@ -104,6 +104,15 @@ class LocalBackend:
 
     def ingest(self, files: list[tuple[Path, str]], cancel: Event) -> Iterator[list[IngestProgress]]:
         return self.library.add(files, cancel)
+
+    @property
+    def outgoing_note(self) -> str:
+        settings, notes = self.loader.settings, [server_note(self.methods())]
+        if settings.cluster:
+            notes.append("Engines of a cluster answer: they are sent the question and the passages found for it.")
+        if settings.kv_server:
+            notes.append("Keys and values (KV) of passages are sent to the KV server, without their text.")
+        return " ".join(filter(None, notes))
 
     @property
     def accepts_web_pages(self) -> bool:

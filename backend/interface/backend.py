@@ -62,6 +62,9 @@ class Backend(Protocol):
         """
 
     @property
+    def outgoing_note(self) -> str: ...  # what questions send to other machines, in sentences; empty if nothing
+
+    @property
     def accepts_web_pages(self) -> bool: ...
 
     def ingest_web_page(self, url: str, cancel: Event) -> Iterator[list[IngestProgress]]:

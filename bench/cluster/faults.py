@@ -3,7 +3,7 @@
 The front is in this process, with its own engine as the reference: every question is answered by it alone, and then by
 the cluster. Faults: an engine or the KV server is killed while an answer is written or before. Wrong is a complete
 answer that differs from the reference, or an incomplete one that is not its beginning. After each fault the same
-question is asked again until its answer is complete: the time that takes is the recovery, without the answer's own.
+question is repeated until its answer is complete: the time that takes is the recovery, without the answer's own.
 """
 
 import random

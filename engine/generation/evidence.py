@@ -369,7 +369,7 @@ class Evidence:
         return sorted(self._quotes(units), key=lambda quote: (quote.document, quote.rank))
 
     def _best_of_each(self, best: Unit) -> list[Unit]:
-        """Return the best unit, and of each other document that is asked its counterpart or the best on the topic."""
+        """Return the best unit, and of each other named document its counterpart or the best on the topic."""
         topic = set(map(stem, split_topic(self._prepared.original_question)[1]))
         units = [best]
         for document in self._several - {self._documents[best.passage]}:

@@ -49,6 +49,7 @@ def test_a_backend_answers_without_its_server_and_says_so(start, server, tmp_pat
     computed, _ = ask(filled(start(**settings), tmp_path))
     server.stop()
     backend = start(**settings)
+    assert "sent to the KV server" in backend.outgoing_note
     assert ask(backend) == (computed, {"computed"})
     assert "does not work" in backend.cache.snapshot().kv_server.error
     assert "kvscope:kv_server_up 0.0" in backend.metrics_text()

@@ -95,7 +95,7 @@ def test_latin_names_numbers_and_quotations_give_no_warning(text):
 
 def test_the_language_is_english_only_where_its_function_words_are():
     english = (
-        "This is the house of a man who waits for the boat that comes in the evening, and it is not on the island. "
+        "This is the story of a man who waits for the boat that comes in the evening, and it is not on the island. "
     )
     assert language_of(english * 2) == "English"
     for unclear in ("1234 5678 " * 50, "Table of the port, in metres", "Reno, Fresno. " * 30):

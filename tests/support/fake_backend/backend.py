@@ -19,7 +19,7 @@ from backend.services.metrics import Metrics
 from engine.analysis.comparison import CompareRequest, Comparison
 from engine.analysis.inspection import InspectionStep
 from engine.errors import ModelNotReady
-from engine.method import MethodInfo, MethodParam
+from engine.method import MethodInfo, MethodParam, server_note
 from engine.prompt.validate import validate
 from engine.request import Answer, ContextBudget, MarkedPassage, RatioPreview, Request, Source, TextSpan
 from engine.trace import Stage, Trace
@@ -173,6 +173,10 @@ class FakeBackend:
             yield list(states)
 
     accepts_web_pages = True
+
+    @property
+    def outgoing_note(self) -> str:
+        return server_note(self.methods())
 
     def ingest_web_page(self, url: str, cancel: Event) -> Iterator[list[IngestProgress]]:
         with TemporaryDirectory() as folder:

@@ -13,7 +13,6 @@ import gradio as gr
 
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
-from engine.method import server_note
 from engine.request import Answer, RatioPreview, Request
 from ui.components.sample_questions import SampleQuestions, SuggestedQuestions
 from ui.components.uploads import Uploads
@@ -73,7 +72,7 @@ class Ask:
         with gr.Row(elem_id="ask-page", equal_height=False):
             with gr.Column(elem_id="main", min_width=0):
                 self.chat_bar = gr.HTML(elem_id="chatbar", js_on_load="kvscopeChats.connect(element, trigger);")
-                server = server_note(self._backend.methods())
+                server = self._backend.outgoing_note
                 about = f"{_SERVED} {server}" if server else _TAGLINE
                 tagline = gr.HTML(tag("p", about, class_="kv-tagline"), elem_id="tagline", js_on_load=None)
                 thread = gr.HTML(elem_id="thread", js_on_load=_ANSWER_JS)

@@ -9,7 +9,6 @@ import gradio as gr
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from backend.interface.library import DocumentUsage, WatchedFolder
-from engine.method import server_note
 from ui.components.document_sidebar import DocumentSidebar
 from ui.components.uploads import FORMATS, Uploads
 from ui.events import INGEST_QUEUE, INSTANT, QUIET, Update
@@ -61,7 +60,7 @@ class Library:
         self.view = gr.State(View())
         self._asked = gr.Textbox(visible="hidden")  # the question about the selected documents, for the browser
         with gr.Column(elem_id="library-page"):
-            server = server_note(self._backend.methods())
+            server = self._backend.outgoing_note
             intro = f"{_INTRO}. {server}" if server else f"{_INTRO} and never leave it."
             gr.HTML(join(tag("h2", "Add documents"), tag("p", intro, class_="kv-muted")), js_on_load=None)
             self.uploads = Uploads(self._backend, height=132, name="library-")

@@ -10,7 +10,6 @@ import gradio as gr
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from backend.interface.models import SettingsChange
-from engine.method import server_note
 from ui.components.tiers import POLICIES
 from ui.components.uploads import CONNECT_PROGRESS, render_progress
 from ui.events import INGEST_QUEUE, INSTANT, QUIET, SessionTasks, Update, coalesce, session_of
@@ -89,7 +88,7 @@ class Settings:
             with section("Appearance", "Saved in this browser only."):
                 gr.HTML(render_theme_buttons(), elem_id="themes", js_on_load="kvTheme.connect(element);")
                 gr.HTML(render_language_buttons(), elem_id="languages", js_on_load="kvLanguage.connect(element);")
-            server = server_note(self._backend.methods())
+            server = self._backend.outgoing_note
             with section("About", f"{server} {_ABOUT_SERVED}" if server else _ABOUT):
                 self._about = gr.HTML(elem_id="about", js_on_load=None)
             self.seen = gr.State(self._models.current())  # the settings that this session saw last
