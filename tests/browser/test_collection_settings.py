@@ -42,12 +42,14 @@ def test_a_collection_remembers_its_settings_and_they_apply_while_it_is_chosen(v
     tab.ask("Where is the code printed?")
     tab.finish()
     tab.page.reload()  # the chat is restored, and with it the collection
-    tab.open_settings()
     expect(part).to_contain_text("are applied")
+    expect(tab.page.get_by_role("button", name="Answer settings")).to_be_visible()  # folded again
+    tab.open_settings()
     tab.page.set_viewport_size({"width": 390, "height": 844})
     assert too_wide(tab.page, "#collection-settings *") == []
     tab.ask("Where is it repeated?")
     tab.finish()
+    tab.open_settings()
     assert [(each.method, each.recompute_ratio) for each in backend.requests] == [("cacheblend", 0.45)] * 2
     part.get_by_role("button", name="Forget them").click()
     expect(part).not_to_contain_text("are applied")
