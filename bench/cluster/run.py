@@ -12,11 +12,12 @@ from typing import Any
 
 from bench.arguments import positive_int
 from bench.cluster.simulate import (
+    Simulation,
+    SimulationConfig,
     decision_times,
     make_routing,
     prefill_ms,
     saved_ms_per_token,
-    simulate,
     summed_memory,
 )
 from bench.cluster.workload import WORKLOADS, ClusterWorkloadConfig, chunk_tokens, questions
@@ -26,8 +27,8 @@ from engine.cache.cost_model import CostModel
 
 TITLE = "Cluster: routing over several engines, simulated"
 COLUMNS = columns_of(
-    "engines routing workload questions chunks seed hit_rate mean_ttft_ms p99_ttft_ms throughput work_ms "
-    "max_over_mean_load decision_p50_ms decision_p99_ms"
+    "engines routing workload questions chunks event_delay_s restarts seed hit_rate mean_ttft_ms p99_ttft_ms throughput "
+    "work_ms max_over_mean_load decision_p50_ms decision_p99_ms"
 )
 ROUTINGS = ("set", "prefix", "random")
 # Prefill of the bundled model, 2 cores with AVX-512, attention kernel; written by engine.cache.cost_model.
@@ -54,6 +55,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add("--utilisation", type=float, default=0.7, help="of the engines if nothing is cached")
     add("--zipf-skew", type=float, default=0.6, help="fraction of the questions for the most popular 3 %% of documents")
+    add("--event-delay-s", type=float, default=0.0, help="until the router knows what an engine inserted and evicted")
+    add("--restarts", type=int, default=0, help="of engines, which lose their KV and are away for 20 s")
     add("--costs", type=Path, help="measured cost file (costs-*.json in a data folder); default: one recorded here")
 
 
@@ -80,12 +83,14 @@ def _compare(arguments: Namespace, costs: CostModel, kind: str, engines: int) ->
     mean_ms = sum(prefill_ms(costs, 0, length) for length in sample) / len(sample)
     gap_ms = mean_ms / engines / arguments.utilisation
     routing_config = RoutingConfig(saved_ms_per_token(costs, 1000), prefix_tokens=budget)
-    row = {"workload": kind, "questions": count, "chunks": arguments.chunks, "seed": seed}
+    delay_ms, restarts = 1e3 * arguments.event_delay_s, arguments.restarts
+    simulation = SimulationConfig(engines, budget, gap_ms, warmup, seed, delay_ms, restarts)
+    row = {"workload": kind, "event_delay_s": arguments.event_delay_s, "restarts": restarts}
+    row |= {"questions": count, "chunks": arguments.chunks, "seed": seed}
     runs: dict[str, dict[str, Any]] = {}
     for name in arguments.routing:
         routing, chunk_map = make_routing(name, routing_config, engines, seed)
-        figures = simulate(routing, chunk_map, engines, demand(), tokens, budget, costs, gap_ms, warmup, seed)
-        runs[name] = figures
+        runs[name] = Simulation(simulation, routing, chunk_map, tokens, costs).run(demand(), count)
     runs["summed memory"] = summed_memory(demand(), tokens, engines * budget, warmup)
     return [{"engines": engines, "routing": name} | row | figures for name, figures in runs.items()]
 

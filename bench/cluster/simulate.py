@@ -1,6 +1,6 @@
 """Discrete-event simulation of several engines, each with an LRU budget of chunk KV and one prefill at a time.
 
-Requests are served first come, first served. Events of a cache reach the router at once: the map is exact.
+Requests are served first come, first served. Events of a cache reach the router after a delay, if one is set.
 """
 
 import heapq
@@ -71,80 +71,162 @@ def make_routing(name: str, config: RoutingConfig, engines: int, seed: int) -> t
     return routing, chunk_map
 
 
-def simulate(
-    routing: Routing,
-    chunk_map: ChunkMap,
-    num_engines: int,
-    demand: Iterable[tuple[int, ...]],
-    tokens: Sequence[int],
-    budget: int,
-    costs: CostModel,
-    gap_ms: float,
-    warmup: int,
-    seed: int,
-) -> dict[str, Any]:
-    """Serve all questions, `gap_ms` apart on average (Poisson); return the figures after the first `warmup` ones."""
-    rng = np.random.default_rng(seed + 2)
-    caches = [LruCache(budget) for _ in range(num_engines)]
-    queues: list[deque[tuple[int, float, tuple[int, ...], float]]] = [deque() for _ in range(num_engines)]
-    is_busy = [False] * num_engines
-    busy_ms, ttfts, decisions_ns = [0.0] * num_engines, [], []
-    hit_tokens = all_tokens = 0
-    finishing: list[tuple[float, int, int, float]] = []  # time, number, engine, expected work
-    saved = saved_ms_per_token(costs, 1000)
+@dataclass(frozen=True)
+class SimulationConfig:
+    """What is simulated."""
 
-    def start(engine: int, now: float) -> None:
-        nonlocal hit_tokens, all_tokens
-        number, arrival, keys, work_ms = queues[engine].popleft()
-        length = sum(tokens[key] for key in keys)
-        cached, inserted, evicted = caches[engine].use(keys, tokens)
-        chunk_map.insert(str(engine), map(str, inserted))
-        chunk_map.evict(str(engine), map(str, evicted))
-        ms = prefill_ms(costs, cached, length - cached)
-        is_busy[engine] = True
-        heapq.heappush(finishing, (now + ms, number, engine, work_ms))
-        if number >= warmup:
-            busy_ms[engine] += ms
-            ttfts.append(now + ms - arrival)
-            hit_tokens += cached
-            all_tokens += length
+    engines: int
+    budget: int  # tokens of chunk KV of each engine
+    gap_ms: float  # between two questions, on average (Poisson)
+    warmup: int  # first questions, which are not measured
+    seed: int
+    event_delay_ms: float = 0.0  # until the router learns what an engine has inserted and evicted
+    restarts: int = 0  # of engines, at random times: the KV is lost, and the questions go to other engines
+    restart_ms: float = 20_000.0
 
-    def finish_until(limit: float) -> float:
-        now = 0.0
-        while finishing and finishing[0][0] <= limit:
-            now, _, engine, work_ms = heapq.heappop(finishing)
-            routing.finished(str(engine), work_ms)
-            is_busy[engine] = False
-            if queues[engine]:
-                start(engine, now)
-        return now
 
-    now = measured_from = 0.0
-    for number, keys in enumerate(demand):
-        now += rng.exponential(gap_ms)
-        finish_until(now)
-        measured_from = now if number == warmup else measured_from
+@dataclass(frozen=True)
+class _Question:
+    number: int
+    arrival_ms: float
+    keys: tuple[int, ...]
+
+
+@dataclass
+class _Engine:
+    """An engine, its queue, and the question that it prefills."""
+
+    name: str
+    cache: LruCache
+    queue: deque[tuple[_Question, float]] = field(default_factory=deque)  # with the expected work in ms
+    running: tuple[_Question, float] | None = None
+    ran_until: float = 0.0  # when the running question ends
+    busy_ms: float = 0.0
+    is_away: bool = False
+
+
+class Simulation:
+    """Serves questions once."""
+
+    def __init__(
+        self,
+        config: SimulationConfig,
+        routing: Routing,
+        chunk_map: ChunkMap,
+        tokens: Sequence[int],  # of each chunk
+        costs: CostModel,
+    ) -> None:
+        self._config, self._routing, self._map, self._tokens, self._costs = config, routing, chunk_map, tokens, costs
+        self._rng = np.random.default_rng(config.seed + 2)
+        self._engines = {str(each): _Engine(str(each), LruCache(config.budget)) for each in range(config.engines)}
+        self._saved = saved_ms_per_token(costs, 1000)
+        self._events: list[tuple[float, int, Callable[[float], None]]] = []  # a heap; the number orders equal times
+        self._num_events = 0
+        self._ttfts: list[float] = []
+        self._decisions_ns: list[int] = []
+        self._hit_tokens = self._all_tokens = 0
+
+    def run(self, demand: Iterable[tuple[int, ...]], num_questions: int) -> dict[str, Any]:
+        """Serve all questions; return the figures after the warm-up."""
+        config = self._config
+        for at in self._rng.uniform(0, num_questions * config.gap_ms, config.restarts):
+            self._at(at, self._stop_engine)
+        now = measured_from = 0.0
+        for number, keys in enumerate(demand):
+            now += self._rng.exponential(config.gap_ms)
+            self._handle_until(now)
+            measured_from = now if number == config.warmup else measured_from
+            self._send(_Question(number, now, keys), now)
+        self._handle_until(float("inf"))
+        end = max(engine.ran_until for engine in self._engines.values())
+        busy = [engine.busy_ms for engine in self._engines.values()]
+        return {
+            "hit_rate": self._hit_tokens / self._all_tokens,
+            "mean_ttft_ms": float(np.mean(self._ttfts)),
+            "p99_ttft_ms": float(np.percentile(self._ttfts, 99)),
+            "throughput": 1e3 * len(self._ttfts) / (end - measured_from),
+            "work_ms": sum(busy) / len(self._ttfts),
+            "max_over_mean_load": max(busy) * len(busy) / sum(busy),
+            "decision_p99_ms": float(np.percentile(self._decisions_ns, 99)) / 1e6,
+            "n": len(self._ttfts),
+        }
+
+    def _at(self, when: float, action: Callable[[float], None]) -> None:
+        self._num_events += 1
+        heapq.heappush(self._events, (when, self._num_events, action))
+
+    def _handle_until(self, limit: float) -> None:
+        while self._events and self._events[0][0] <= limit:
+            when, _, action = heapq.heappop(self._events)
+            action(when)
+
+    def _send(self, question: _Question, now: float) -> None:
+        tokens = self._tokens
         began = time.perf_counter_ns()
-        engine = int(routing.choose([(str(key), tokens[key]) for key in keys]))
-        decisions_ns.append(time.perf_counter_ns() - began)
-        length = sum(tokens[key] for key in keys)
-        held = sum(tokens[key] for key in keys if key in caches[engine].chunks)
-        work_ms = max(1.0, prefill_ms(costs, 0, length) - saved * held)
-        routing.started(str(engine), work_ms)
-        queues[engine].append((number, now, keys, work_ms))
-        if not is_busy[engine]:
-            start(engine, now)
-    end = finish_until(float("inf"))
-    return {
-        "hit_rate": hit_tokens / all_tokens,
-        "mean_ttft_ms": float(np.mean(ttfts)),
-        "p99_ttft_ms": float(np.percentile(ttfts, 99)),
-        "throughput": 1e3 * len(ttfts) / (end - measured_from),
-        "work_ms": sum(busy_ms) / len(ttfts),
-        "max_over_mean_load": max(busy_ms) * num_engines / sum(busy_ms),
-        "decision_p99_ms": float(np.percentile(decisions_ns, 99)) / 1e6,
-        "n": len(ttfts),
-    }
+        name = self._routing.choose([(str(key), tokens[key]) for key in question.keys])
+        self._decisions_ns.append(time.perf_counter_ns() - began)
+        engine = self._engines[name]
+        length = sum(tokens[key] for key in question.keys)
+        held = sum(tokens[key] for key in question.keys if key in engine.cache.chunks)
+        work_ms = max(1.0, prefill_ms(self._costs, 0, length) - self._saved * held)
+        self._routing.started(name, work_ms)
+        engine.queue.append((question, work_ms))
+        self._start_next(engine, now)
+
+    def _start_next(self, engine: _Engine, now: float) -> None:
+        if engine.running or not engine.queue:
+            return
+        engine.running = (question, work_ms) = engine.queue.popleft()
+        tokens = self._tokens
+        length = sum(tokens[key] for key in question.keys)
+        cached, inserted, evicted = engine.cache.use(question.keys, tokens)
+        cache = engine.cache
+
+        def tell(_: float) -> None:
+            if engine.cache is cache:  # else it was restarted
+                self._map.insert(engine.name, map(str, inserted))
+                self._map.evict(engine.name, map(str, evicted))
+
+        if self._config.event_delay_ms:
+            self._at(now + self._config.event_delay_ms, tell)
+        else:
+            tell(now)
+        ms = prefill_ms(self._costs, cached, length - cached)
+        engine.ran_until = now + ms
+
+        def finish(end: float) -> None:
+            if engine.cache is not cache:
+                return
+            engine.running = None
+            self._routing.finished(engine.name, work_ms)
+            if question.number >= self._config.warmup:
+                engine.busy_ms += ms
+                self._ttfts.append(end - question.arrival_ms)
+                self._hit_tokens += cached
+                self._all_tokens += length
+            self._start_next(engine, end)
+
+        self._at(now + ms, finish)
+
+    def _stop_engine(self, now: float) -> None:
+        """End an engine, send its questions to others, and start it again, empty, after a while."""
+        running = [engine for engine in self._engines.values() if not engine.is_away]
+        if len(running) < 2:
+            return
+        engine = running[self._rng.integers(len(running))]
+        engine.is_away = True
+        questions = [each for each, _ in ([engine.running] if engine.running else []) + list(engine.queue)]
+        engine.cache, engine.running = LruCache(self._config.budget), None
+        engine.queue.clear()
+        self._routing.remove_engine(engine.name)
+
+        def come_back(_: float) -> None:
+            engine.is_away = False
+            self._routing.add_engine(engine.name)
+
+        self._at(now + self._config.restart_ms, come_back)
+        for question in questions:
+            self._send(question, now)
 
 
 def summed_memory(demand: Iterable[tuple[int, ...]], tokens: Sequence[int], budget: int, warmup: int) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.cluster.simulate import LruCache, make_routing, simulate, summed_memory
+from bench.cluster.simulate import LruCache, Simulation, SimulationConfig, make_routing, summed_memory
 from bench.cluster.workload import WORKLOADS, ClusterWorkloadConfig, chunk_tokens, questions
 from cluster.routing import RoutingConfig
 from engine.cache.cost_model import CostModel
@@ -12,10 +12,11 @@ CONFIG = ClusterWorkloadConfig(chunks=800)
 FIGURES = ("hit_rate", "mean_ttft_ms", "p99_ttft_ms", "throughput", "work_ms", "max_over_mean_load", "n")
 
 
-def run(name, engines, budget=40_000, config=CONFIG, count=600, seed=1):
+def run(name, engines, budget=40_000, config=CONFIG, count=600, seed=1, **options):
     routing, chunk_map = make_routing(name, RoutingConfig(0.9), engines, seed)
     tokens, demand = chunk_tokens(config, seed), questions(config, count, seed)
-    figures = simulate(routing, chunk_map, engines, demand, tokens, budget, COSTS, 2000 / engines, 100, seed)
+    simulated = SimulationConfig(engines, budget, 2000 / engines, 100, seed, **options)
+    figures = Simulation(simulated, routing, chunk_map, tokens, COSTS).run(demand, count)
     left = [routing.queued_ms(str(engine)) for engine in range(engines)]
     return {key: figures[key] for key in FIGURES}, left
 
@@ -26,6 +27,14 @@ def test_every_question_is_served_and_no_work_is_left(name):
     assert figures["n"] == 500
     assert left == pytest.approx([0, 0, 0], abs=1e-6)
     assert figures["max_over_mean_load"] >= 1 and figures["mean_ttft_ms"] >= figures["work_ms"]
+
+
+@pytest.mark.parametrize("name", ["set", "prefix", "random"])
+def test_every_question_is_served_although_engines_restart_and_events_are_late(name):
+    undisturbed, _ = run(name, 3)
+    figures, left = run(name, 3, restarts=12, event_delay_ms=5000)
+    assert figures["n"] == 500 and left == pytest.approx([0, 0, 0], abs=1e-6)
+    assert figures["hit_rate"] < undisturbed["hit_rate"]  # restarts lose KV
 
 
 def test_the_same_seed_gives_the_same_figures():
