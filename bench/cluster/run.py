@@ -27,8 +27,8 @@ from engine.cache.cost_model import CostModel
 
 TITLE = "Cluster: routing over several engines, simulated"
 COLUMNS = columns_of(
-    "engines routing workload questions chunks event_delay_s restarts seed hit_rate mean_ttft_ms p99_ttft_ms throughput "
-    "work_ms max_over_mean_load decision_p50_ms decision_p99_ms"
+    "engines routing workload questions chunks event_delay_s restarts seed hit_rate mean_ttft_ms p99_ttft_ms "
+    "throughput work_ms max_over_mean_load decision_p50_ms decision_p99_ms"
 )
 ROUTINGS = ("set", "prefix", "random")
 # Prefill of the bundled model, 2 cores with AVX-512, attention kernel; written by engine.cache.cost_model.
