@@ -29,7 +29,8 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime, of text reco
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from backend.runtime.free_memory import release_heap
-from backend.runtime.settings import Settings, overrides, read_settings, take_secrets
+from backend.runtime.secrets import take_secrets
+from backend.runtime.settings import Settings, overrides, read_settings
 from server.access import KEYS_VARIABLE, read_access
 from server.starting_page import StartingPage
 from store.audit import AuditLog

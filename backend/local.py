@@ -5,14 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
-from typing import IO, TypeVar
+from typing import IO, TypeVar, cast
 
 from backend.interface.backend import Status, TierUsage
 from backend.interface.cache import KVServerUsage
 from backend.interface.cluster import EngineCluster
 from backend.interface.library import IngestProgress
 from backend.runtime.loader import SHUTDOWN_TIMEOUT_S, RuntimeLoader, model_config
-from backend.runtime.settings import Secrets, Settings
+from backend.runtime.secrets import Secrets
+from backend.runtime.settings import Settings
 from backend.runtime.tasks import TaskRegistry
 from backend.services.cache import ChunkOwners, LocalCacheService, kv_server_usage
 from backend.services.fidelity import IdleCalibration
@@ -37,6 +38,7 @@ from engine.strategies import list_methods
 from store.catalog.transfer import export_library
 from store.errors import KVScopeError
 from store.feedback import Feedback
+from store.remote_library import LibraryServer
 from store.types import Document, Hit
 
 SETTINGS_CHANGED = "Stopped because the settings were changed. Ask again when the status is ready."
@@ -55,7 +57,7 @@ class LocalBackend:
     ) -> None:
         secrets = secrets or Secrets()
         self.tasks = TaskRegistry()
-        self.loader = RuntimeLoader(settings, self.tasks, overrides or {}, secrets.kv_server_password)
+        self.loader = RuntimeLoader(settings, self.tasks, overrides or {}, secrets)
         self._chunk_owners = chunk_owners = ChunkOwners()
         self.library = LocalLibraryService(self.loader, self.tasks, chunk_owners)
         self._calibration = IdleCalibration(self.loader, self.tasks)
@@ -110,6 +112,8 @@ class LocalBackend:
         settings, notes = self.loader.settings, [server_note(self.methods())]
         if settings.cluster:
             notes.append("Engines of a cluster answer: they are sent the question and the passages found for it.")
+        if settings.library:
+            notes.append("Documents and questions are sent to the library server.")
         if settings.kv_server:
             notes.append("Keys and values (KV) of passages are sent to the KV server, without their text.")
         return " ".join(filter(None, notes))
@@ -134,7 +138,11 @@ class LocalBackend:
                 yield from self.ingest([page], cancel)
 
     def export(self, target: IO[bytes]) -> None:
-        export_library(self.loader.settings.data, target)
+        if not self.loader.settings.library:
+            export_library(self.loader.settings.data, target)  # also while models are loaded, or cannot be
+            return
+        with self.loader.borrow() as runtime:
+            target.writelines(cast(LibraryServer, runtime.documents).export())
 
     def delete(self, document_id: str) -> bool:
         with self.loader.borrow() as runtime:

@@ -16,7 +16,8 @@ from threading import Event
 import ray
 
 from backend.runtime.loader import GIB, model_config
-from backend.runtime.settings import Settings, read_settings, take_secrets
+from backend.runtime.secrets import take_secrets
+from backend.runtime.settings import Settings, read_settings
 from cluster.engine_server import EngineConfig, start_engine
 from cluster.valkey import running_valkey
 from store.errors import KVScopeError

@@ -22,12 +22,13 @@ from store.errors import NoSuchDocument, StoreFull
 from store.fusion import rrf
 from store.german import is_german
 from store.ingest import isolated, read_file
-from store.ingest.chunker import ChunkConfig, chunk_config_of, split_sections
+from store.ingest.chunker import ChunkConfig, split_sections
 from store.ingest.document import ParsedDocument
 from store.ingest.language import language_of, language_warning
 from store.ingest.markdown_file import convert_markdown
 from store.ingest.page_picture import page_picture
 from store.ingest.sniff import detect_format
+from store.library import Library, LibraryInfo
 from store.limits import DEFAULT_LIMITS, Limits
 from store.names import clean_label, clean_name
 from store.originals import Originals
@@ -39,7 +40,7 @@ CANDIDATES_PER_HIT = 4  # of each search, so that a chunk found by both can over
 RERANKED_PER_HIT = 3  # each costs a forward pass
 
 
-class DocumentLibrary:
+class DocumentLibrary(Library):
     """The documents of one folder, for any number of threads and one process (hold a FolderLock)."""
 
     def __init__(
@@ -50,6 +51,7 @@ class DocumentLibrary:
         chunking: ChunkConfig | None = None,  # of new documents; existing ones keep their chunks until re-indexed
         reranker: Reranker | None = None,  # ranks the hits in a last retrieval stage
         limits: Limits = DEFAULT_LIMITS,  # on new documents
+        chroma: str = "",  # server for the vectors; by default they are in `root`
     ) -> None:
         self._tokenizer = tokenizer
         self.embedder = embedder
@@ -60,7 +62,7 @@ class DocumentLibrary:
         self._claimed = set[str]()  # documents that are being added or re-indexed
         with ExitStack() as opened:
             self._catalog = opened.enter_context(closing(Catalog(root)))
-            self._vectors = opened.enter_context(closing(VectorIndex(root / "vectors")))
+            self._vectors = opened.enter_context(closing(VectorIndex(root / "vectors", chroma)))
             self._originals = Originals(root / "originals")
             self.notice = self._catalog.notice  # of damage that was found, in sentences for the user
             with suppress(StoreFull):  # if the disk is full: serve the existing documents
@@ -70,11 +72,6 @@ class DocumentLibrary:
             self._opened = opened.pop_all()
 
     def add(self, path: Path, name: str) -> Iterator[Progress]:
-        """Parse, chunk, embed and index one file, yielding progress; closing the iterator early leaves no trace.
-
-        A file whose bytes are in the library already yields one step with a warning. Raises UnreadableDocument,
-        DocumentTooLarge, LibraryFull or StoreFull.
-        """
         name = clean_name(name)
         data = read_file(path, name, self._limits)
         document_id = sha256(data).hexdigest()
@@ -107,12 +104,7 @@ class DocumentLibrary:
         self._catalog.copy_if_due()
 
     def reindex(self, document_id: str) -> Iterator[Progress]:
-        """Re-chunk and re-embed a document with the current chunking, yielding progress.
-
-        Searches use the old version until the new one is complete; closing the iterator early keeps the old one. A
-        document that is being re-indexed already yields one step with a warning. Of a document without pages from an
-        earlier version, Markdown tables get their headers into every row. Raises NoSuchDocument or StoreFull.
-        """
+        """As `Library.reindex`; in a document without pages from an earlier version, table rows get their headers."""
         with self._lock:
             document = self._catalog.document(document_id)
             is_claimed = self._claim(document_id)
@@ -136,7 +128,6 @@ class DocumentLibrary:
         self._catalog.copy_if_due()
 
     def documents_without_vectors(self) -> list[Document]:
-        """Return the documents that only words find, because vectors are missing; `embed_missing` computes them."""
         with self._lock:
             existing = self._vectors.segment_counts()
             expected = self._catalog.segment_counts()
@@ -144,7 +135,6 @@ class DocumentLibrary:
             return [document for document in self._catalog.documents() if document.id in incomplete]
 
     def embed_missing(self) -> Generator[Progress, None, None]:
-        """Compute missing vectors, yielding progress after each step. Raises StoreFull."""
         for document in self.documents_without_vectors():
             with self._lock:
                 is_claimed = self._claim(document.id)
@@ -168,15 +158,10 @@ class DocumentLibrary:
                     self._release(document.id)
 
     def rename(self, document_id: str, name: str) -> Document:
-        """Rename a document, with a number if the name exists. Raises NoSuchDocument or StoreFull."""
         with self._lock:
             return self._catalog.rename(document_id, clean_name(name))
 
     def add_to_collection(self, document_ids: Sequence[str], name: str) -> None:
-        """Add documents to a collection, which exists as long as a document is in it; a blank name changes nothing.
-
-        A name that differs from an existing one by capitals only is the same. Raises StoreFull.
-        """
         if not (name := clean_label(name)):
             return
         with self._lock:
@@ -187,17 +172,15 @@ class DocumentLibrary:
             self._catalog.set_collections({each.id: {*each.collections, name} for each in chosen})
 
     def remove_from_collection(self, document_ids: Sequence[str], name: str) -> None:
-        """Remove documents from a collection; they stay in the library. Raises StoreFull."""
         with self._lock:
             chosen = [document for document in self._catalog.documents() if document.id in document_ids]
             self._catalog.set_collections({each.id: {*each.collections} - {name} for each in chosen})
 
-    def needs_rechunk(self, document: Document) -> bool:
-        """Return whether a document was chunked with another config."""
-        return chunk_config_of(document) != self._chunking
+    def info(self) -> LibraryInfo:
+        embedder = self.embedder
+        return LibraryInfo(self._chunking, embedder.name, embedder.num_parameters, embedder.max_tokens, self.notice)
 
     def excerpt(self, chunk_id: str) -> Excerpt:
-        """Return a chunk with the text around it. Raises NoSuchDocument if it was deleted or re-chunked."""
         with self._lock:
             chunk = self._catalog.chunks_by_id([chunk_id]).get(chunk_id)
             if chunk is None:
@@ -205,29 +188,19 @@ class DocumentLibrary:
             return take_excerpt(chunk, self._catalog.parsed(chunk.document_id))
 
     def has_pages(self, document_id: str) -> bool:
-        """Return whether the pages of a document can be shown: those of PDF files that were added by this version."""
         return self._originals.has(document_id)
 
     def copy(self, document_id: str) -> bytes:
-        """Return a document as an export, with its original. Raises NoSuchDocument, ExportFailed or StoreFull."""
         with self._lock:
             return self._catalog.export_document(document_id, self._originals.get(document_id))
 
     def restore(self, source: Path) -> None:
-        """Add the document of a copy, unless it is in the library; `embed_missing` computes its vectors.
-
-        Raises ImportFailed, LibraryFull or StoreFull.
-        """
         with self._lock:
             self._catalog.import_from(source, self._limits)
             if original := original_in(source):
                 self._originals.put(sha256(original).hexdigest(), original)
 
     def page_picture(self, chunk_id: str, page: int, quote: str) -> bytes | None:
-        """Return a page, from 1, of a chunk's document as PNG with a quote marked; None if it cannot be shown.
-
-        Raises NoSuchDocument if the chunk was deleted or re-chunked.
-        """
         document_id = self.excerpt(chunk_id).chunk.document_id
         data = self._originals.get(document_id) if page >= 1 else None
         return None if data is None else page_picture(data, page - 1, quote)
@@ -280,10 +253,6 @@ class DocumentLibrary:
             yield sorted((hit for hit in scored if hit.chunk.id in existing), key=lambda hit: -hit.score)[:top_k]
 
     def delete(self, document_id: str) -> list[Chunk]:
-        """Delete a document from every index; return the chunks it had (empty for an unknown id).
-
-        Raises StoreFull, with the document unchanged.
-        """
         with self._lock:
             chunks = self._catalog.chunks(document_id)
             self._catalog.hide(document_id)

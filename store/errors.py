@@ -58,5 +58,13 @@ class KVIndexDamaged(StoreFull):
     hint = "Restart KVScope, which then creates the index of chunk KV again; no document is affected."
 
 
+class VectorsUnavailable(StoreFull):
+    hint = "Start the Chroma server, then try again; nothing was changed, and vectors can always be computed again."
+
+
 class KVServerUnavailable(KVScopeError):
     hint = "Chunk KV is computed here meanwhile; the connection is tried again."
+
+
+class LibraryUnavailable(KVScopeError):
+    hint = "Documents are safe there; try again when it runs."

@@ -8,6 +8,12 @@ MAX_HALF_CHARS = 500  # at the start and at the end of a message; it may contain
 log = logging.getLogger("kvscope")
 
 
+class BadSettings(KVScopeError):
+    """Names every invalid value."""
+
+    hint = "Run with --help to see the allowed values."
+
+
 def user_message(error: Exception) -> str:
     """Return the message to show for an error; log it if it is a bug, whose own text may name objects and files."""
     if isinstance(error, KVScopeError):

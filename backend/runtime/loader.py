@@ -12,11 +12,14 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from threading import Event, RLock, Thread
+from time import sleep
+from typing import cast
 
 import torch
 from tokenizers import Tokenizer
 
 from backend.interface.backend import Status
+from backend.runtime.secrets import Secrets
 from backend.runtime.settings import Settings, save_preferences
 from backend.runtime.tasks import TaskRegistry
 from engine.builder import ModelConfig, Models, build_engine, fetch_models, load_models, release_memory
@@ -29,9 +32,11 @@ from engine.errors import BadRequest, Cancelled, LoadingFailed, ModelNotReady
 from engine.model.loading.load import select_dtype
 from engine.types import ChunkKV
 from store.document_library import DocumentLibrary
-from store.errors import KVScopeError, StoreFull
+from store.errors import KVScopeError, LibraryUnavailable, StoreFull
 from store.ingest.chunker import ChunkConfig
 from store.kv.blobs import DiskBlobs
+from store.library import Library
+from store.remote_library import LibraryServer, connect
 from store.retrieval.embedding_model import EmbeddingModel, SentenceEmbedder
 from store.retrieval.embedding_model import download as download_embedding_model
 from store.retrieval.minilm import MiniLM
@@ -43,6 +48,7 @@ GIB = 2**30
 SHUTDOWN_TIMEOUT_S = 10.0  # for the longest step that cannot be cancelled, such as reading weights
 MODEL_SETTINGS = {field.name for field in fields(ModelConfig)} - {"folder"}
 BUDGET_SETTINGS = {"device": "gpu_cache_gib", "host": "cpu_cache_gib", "disk": "disk_cache_gib"}  # by tier
+LIBRARY_RETRY_S = 1.0
 RELOADING = "reloading"  # name of the thread that changes the settings
 log = logging.getLogger("kvscope")
 
@@ -50,7 +56,7 @@ log = logging.getLogger("kvscope")
 @dataclass(frozen=True)
 class Runtime:
     models: Models
-    documents: DocumentLibrary
+    documents: Library
     tiers: CacheHierarchy
     engine: Engine
     blobs: DiskBlobs | None  # None if chunk KV cannot be stored on disk
@@ -66,7 +72,7 @@ class RuntimeLoader:
     """The settings of a backend and what is loaded for them; loads and reloads in a background thread."""
 
     def __init__(
-        self, settings: Settings, tasks: TaskRegistry, overrides: Mapping[str, str], kv_server_password: str = ""
+        self, settings: Settings, tasks: TaskRegistry, overrides: Mapping[str, str], secrets: Secrets | None = None
     ) -> None:
         self.settings = settings
         self.overrides = overrides  # by setting: the flag or variable that sets it, so that it cannot be changed
@@ -78,7 +84,7 @@ class RuntimeLoader:
         self.is_downloading = False  # for a change of settings
         self.error = ""  # why the latest change failed, and which settings are in use now
         self._tasks = tasks
-        self._kv_server_password = kv_server_password
+        self._secrets = secrets or Secrets()
         self._thread = Thread()
         self._lock = RLock()  # one change at a time
         self._download_cancelled = Event()
@@ -117,8 +123,8 @@ class RuntimeLoader:
         return () if runtime is None else runtime.tiers.tree.tiers
 
     def documents(self) -> list[Document]:
-        """Return the documents; during a reload those from before it."""
-        with suppress(ModelNotReady, LoadingFailed), self.borrow() as runtime:
+        """Return the documents; during a reload, or while a library server does not answer, those from before it."""
+        with suppress(ModelNotReady, LoadingFailed, LibraryUnavailable), self.borrow() as runtime:
             self._last_documents = runtime.documents.documents()
         return self._last_documents
 
@@ -283,7 +289,8 @@ class RuntimeLoader:
         """Close the runtime and free its memory. All tasks must have been cancelled."""
         if self.runtime is None:
             return
-        self._last_documents = self.runtime.documents.documents()
+        with suppress(LibraryUnavailable):
+            self._last_documents = self.runtime.documents.documents()
         runtime, self.runtime = self.runtime, None
         runtime.engine.scheduler.close(SHUTDOWN_TIMEOUT_S)  # waits for the pass that is ending
         runtime.files.close()
@@ -310,22 +317,37 @@ class RuntimeLoader:
                 closing(CacheHierarchy(config, blobs, models.primary.device, self._kv_server()))
             )
 
-            def open_library(tokenizer: Tokenizer) -> DocumentLibrary:
-                return files.enter_context(closing(self.open_library(tokenizer)))
+            def open_library(tokenizer: Tokenizer) -> Library:
+                is_remote = bool(settings.library)
+                library = self._connect_library() if is_remote else self.open_library(tokenizer)
+                return files.enter_context(closing(library))
 
             engine = build_engine(models, open_library, tiers, settings.data, self._stats)
             engine.passages.on_deleted = self.on_passages_deleted
-            assert isinstance(engine.finder, DocumentLibrary)
-            return Runtime(models, engine.finder, tiers, engine, blobs, files.pop_all())
+            return Runtime(models, cast(Library, engine.finder), tiers, engine, blobs, files.pop_all())
 
     def _kv_server(self) -> SharedBlobStore | None:
         if not self.settings.kv_server:
             return None
         from store.kv.kv_server import KVServer  # noqa: PLC0415  redis-py is optional
 
-        return KVServer(self.settings.kv_server, self._kv_server_password)
+        return KVServer(self.settings.kv_server, self._secrets.kv_server_password)
 
-    def open_library(self, tokenizer: Tokenizer) -> DocumentLibrary:
+    def _connect_library(self) -> LibraryServer:
+        """Connect to the library server, as soon as there is one."""
+        while True:
+            try:
+                library = connect(self.settings.library, self._secrets.library_key)
+            except LibraryUnavailable as error:
+                self._report(f"Waiting for the library. {error}", 0.95)
+                sleep(LIBRARY_RETRY_S)
+            else:
+                chunking = library.info().chunking
+                values = {"chunk_size": chunking.tokens, "chunk_overlap": chunking.overlap}
+                self.settings = self.settings.updated(values)  # the library's are shown
+                return library
+
+    def open_library(self, tokenizer: Tokenizer, kind: type[DocumentLibrary] = DocumentLibrary) -> DocumentLibrary:
         """Open the library in the data folder; chunk sizes are counted with `tokenizer`."""
         chunking = ChunkConfig(self.settings.chunk_size, self.settings.chunk_overlap)
         reranker, name = None, self.settings.reranker
@@ -339,7 +361,7 @@ class RuntimeLoader:
         embedder = self._embedder(self.settings.embedding_model, select_dtype("cpu", self.settings.dtype)[1])
         embedder.embed([embedder.truncate_left("Warm up")])  # load it now, not during the first question
         folder, limits = self.settings.data / "library", self.settings.limits
-        return DocumentLibrary(folder, tokenizer, embedder, chunking, reranker, limits)
+        return kind(folder, tokenizer, embedder, chunking, reranker, limits, self.settings.chroma)
 
     def _report(self, message: str, progress: float) -> None:
         """Show the progress of loading, or of a download, during which the present models still answer."""

@@ -6,30 +6,44 @@ Flags, variables and preferences of earlier versions keep working (see ALIASES).
 import logging
 import os
 import sys
-from collections.abc import Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, urlsplit
 
-from pydantic import AliasChoices, AliasGenerator, Field, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import (
+    AliasChoices,
+    AliasGenerator,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, CliApp, PydanticBaseSettingsSource, SettingsConfigDict
 
+from backend.interface.errors import BadSettings
 from backend.interface.limits import MAX_QUESTIONS
 from backend.interface.models import SettingsChange
+from backend.runtime.secrets import ANSWER_SERVER_KEY, KV_SERVER_PASSWORD, LIBRARY_KEY
 from engine.model.loading.presets import BUNDLED_MODEL
 from store.data_folder import default_data_folder
-from store.errors import KVScopeError
 from store.limits import DEFAULT_LIMITS, Limits
 from store.preferences import Preferences
 
 MUTABLE_SETTINGS = tuple(field.name for field in fields(SettingsChange))  # saved in the data folder
-ANSWER_SERVER_KEY = "KVSCOPE_ANSWER_SERVER_KEY"
-KV_SERVER_PASSWORD = "KVSCOPE_KV_SERVER_PASSWORD"
+LIBRARY_SETTINGS = ("chunk_size", "chunk_overlap", "embedding_model", "reranker")  # of the library server, if any
+HTTP_SERVERS = {  # an example of the address, and the variable of the key
+    "answer_server": ("http://127.0.0.1:11434/v1", ANSWER_SERVER_KEY),
+    "library": ("http://127.0.0.1:7870", LIBRARY_KEY),
+    "chroma": ("http://127.0.0.1:8000", ""),
+}
 CHUNKING = ("chunk_size", "chunk_overlap")
 ALIASES = {  # names of version 0.1 that keep working, and --data-dir, by current name
     "data": "data_dir",
@@ -53,20 +67,6 @@ log = logging.getLogger("kvscope")
 def all_names(name: str) -> AliasChoices:
     """Return the names of a setting, the current one first."""
     return AliasChoices(name, *[ALIASES[name]] if name in ALIASES else [])
-
-
-@dataclass(frozen=True)
-class Secrets:
-    """What the backend needs to connect to other servers; never logged or saved."""
-
-    answer_server_key: str = field(default="", repr=False)
-    kv_server_password: str = field(default="", repr=False)
-
-
-class BadSettings(KVScopeError):
-    """Names every invalid value."""
-
-    hint = "Run with --help to see the allowed values."
 
 
 class Settings(BaseSettings):
@@ -134,6 +134,11 @@ class Settings(BaseSettings):
     """precision of chunk KV on disk; 8 halves the size and is lossy"""
     cluster: str = ""
     """Ray cluster whose engines answer questions: auto (on this machine, see python -m cluster), or ray://host:10001"""
+    library: str = ""
+    """library server that has the documents of several KVScopes, such as http://10.0.0.5:7870, see python -m cluster;
+    its key is read from KVSCOPE_LIBRARY_KEY"""
+    chroma: str = ""
+    """Chroma server for the vectors of the documents, such as http://10.0.0.5:8000; default: in the data folder"""
     kv_server: str = ""
     """Valkey or Redis that shares chunk KV with other KVScopes, such as redis://10.0.0.5:6379/0, or rediss:// for TLS;
     its password, if it has one, is read from KVSCOPE_KV_SERVER_PASSWORD; needs requirements-cluster.txt"""
@@ -220,15 +225,16 @@ class Settings(BaseSettings):
             raise ValueError(f"--chunk-overlap {self.chunk_overlap} must be below --chunk-size {self.chunk_size}")
         return self
 
-    @field_validator("answer_server")
+    @field_validator("answer_server", "library", "chroma")
     @classmethod
-    def _address(cls, url: str) -> str:
+    def _address(cls, url: str, info: ValidationInfo) -> str:
+        example, key = HTTP_SERVERS[info.field_name or ""]
         parts = urlsplit(url)
         _ = parts.port  # raises ValueError for a wrong one
         if url and (parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment):
-            raise ValueError(f"{url!r} is no address such as http://127.0.0.1:11434/v1")
+            raise ValueError(f"{url!r} is no address such as {example}")
         if parts.username or parts.password:
-            raise ValueError("leave the user and the password out of the address; set KVSCOPE_ANSWER_SERVER_KEY")
+            raise ValueError("leave the user and the password out of the address" + f"; set {key}" * bool(key))
         return url.rstrip("/")
 
     @field_validator("kv_server")
@@ -358,22 +364,6 @@ def read_settings(arguments: list[str] | None = None) -> Settings:
     return settings
 
 
-def take_secret(name: str, environment: MutableMapping[str, str] = os.environ) -> str:
-    """Remove a key or password from the environment, which child processes inherit, and return it.
-
-    Raises BadSettings if it cannot be sent.
-    """
-    secret = environment.pop(name, "").strip()
-    if not (secret.isascii() and secret.isprintable()):
-        raise BadSettings(f"{name} has characters that cannot be sent.")
-    return secret
-
-
-def take_secrets() -> Secrets:
-    """Take all secrets of the backend from the environment. Raises BadSettings."""
-    return Secrets(take_secret(ANSWER_SERVER_KEY), take_secret(KV_SERVER_PASSWORD))
-
-
 def overrides(arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the flag or variable that sets each mutable setting, if there is one: {'model': '--model'}."""
     given = {argument.partition("=")[0] for argument in (sys.argv[1:] if arguments is None else arguments)}
@@ -384,6 +374,8 @@ def overrides(arguments: Sequence[str] | None = None, environment: Mapping[str, 
         sources = [f"--{each.replace('_', '-')}" for each in names] + [f"KVSCOPE_{each.upper()}" for each in names]
         if source := next((each for each in sources if each in given), None):
             overridden[name] = source
+    if library := next((each for each in ("--library", "KVSCOPE_LIBRARY") if each in given), None):
+        overridden |= dict.fromkeys(LIBRARY_SETTINGS, library)
     return overridden
 
 

@@ -29,8 +29,9 @@ from engine.model.loading.presets import BUNDLED_MODEL, PRESETS
 from engine.model.loading.resolve import estimate_footprint, find_local, free_bytes
 from engine.prompt.template import SYSTEM
 from engine.scoring.trained_selector import TokenSelector
+from store.errors import LibraryUnavailable
 from store.ingest.chunker import ChunkConfig, chunk_config_of
-from store.types import Embedder
+from store.library import LibraryInfo
 
 TYPICAL_PASSAGES = 8  # of a typical question
 TYPICAL_OTHER_TOKENS = 1024  # of a typical question: prefix, question and answer
@@ -66,7 +67,9 @@ class LocalModelService:
         if models.grounding is not None and (scorer := models.grounding.span_scorer) is not None:
             finetuned = "finetuned from all-MiniLM-L6-v2"
             infos.append(_encoder_info("span_scorer", settings.span_scorer, finetuned, scorer, scorer.encoder.dtype))
-        infos.append(_embedder_info(runtime.documents.embedder, select_dtype("cpu", settings.dtype)[1]))
+        with suppress(LibraryUnavailable):
+            embedder = _embedder_info(runtime.documents.info(), select_dtype("cpu", settings.dtype)[1])
+            infos.append(replace(embedder, note="runs where the library is") if settings.library else embedder)
         if settings.reranker != "off":
             infos.append(ModelInfo("reranker", settings.reranker, None, "fp32", "CPU", RERANKER_TOKENS, None))
         return infos
@@ -177,10 +180,9 @@ def _encoder_info(
     return ModelInfo(role, name, network.num_parameters, _dtype_name(dtype), "CPU", MAX_PIECES, network.size_bytes)
 
 
-def _embedder_info(embedder: Embedder, dtype: torch.dtype) -> ModelInfo:
-    size = embedder.num_parameters
-    dtype_name, num_tokens = _dtype_name(dtype), embedder.max_tokens
-    return ModelInfo("embedder", embedder.name, size, dtype_name, "CPU", num_tokens, size * dtype.itemsize)
+def _embedder_info(library: LibraryInfo, dtype: torch.dtype) -> ModelInfo:
+    size, dtype_name, num_tokens = library.embedder_parameters, _dtype_name(dtype), library.embedder_max_tokens
+    return ModelInfo("embedder", library.embedder, size, dtype_name, "CPU", num_tokens, size * dtype.itemsize)
 
 
 def _decoder_info(role: str, decoder: Decoder, attention: str) -> ModelInfo:

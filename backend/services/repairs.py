@@ -7,8 +7,8 @@ from threading import Event, Thread
 from backend.runtime.loader import RuntimeLoader
 from backend.runtime.tasks import TaskRegistry
 from engine.errors import LoadingFailed, ModelNotReady
-from store.document_library import DocumentLibrary
-from store.errors import KVScopeError
+from store.errors import KVScopeError, LibraryUnavailable
+from store.library import Library
 
 log = logging.getLogger("kvscope")
 
@@ -31,14 +31,17 @@ class Repairs:
         """Return sentences for the user; empty if nothing was damaged."""
         with suppress(ModelNotReady, LoadingFailed), self._loader.borrow() as runtime:
             library = runtime.documents
-            notices = [library.notice]
-            if missing := len(library.documents_without_vectors()):
+            try:
+                notices, missing = [library.info().notice], len(library.documents_without_vectors())
+            except LibraryUnavailable as error:
+                return [str(error)]
+            if missing:
                 documents = "1 document is" if missing == 1 else f"{missing} documents are"
                 notices.append(f"{documents} found by words only until the search by meaning is complete again.")
             return list(filter(None, notices))
         return []
 
-    def _embed_missing(self, library: DocumentLibrary) -> None:
+    def _embed_missing(self, library: Library) -> None:
         cancel = Event()
         try:
             with self._tasks.track(cancel), closing(library.embed_missing()) as steps:

@@ -7,6 +7,7 @@ embedder's fingerprint; the library embeds the documents whose vectors are missi
 import errno
 import heapq
 import logging
+import secrets
 import shutil
 import sqlite3
 from collections import Counter, defaultdict
@@ -14,8 +15,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, cast
+from urllib.parse import urlsplit
 
 import chromadb
+import httpx
 import numpy as np
 from chromadb.api.client import Client
 from chromadb.api.collection_configuration import CreateHNSWConfiguration
@@ -23,12 +26,15 @@ from chromadb.api.shared_system_client import SharedSystemClient
 from chromadb.config import Settings
 from chromadb.errors import ChromaError
 
+from store.atomic import write_atomic
 from store.disk_full import disk_full_as_store_full, is_disk_full
+from store.errors import VectorsUnavailable
 
 COLLECTION = "passages"
 MIN_FREE_BYTES = 16 * 2**20  # with less free space, any Chroma error counts as a full disk
 MAX_BATCH = 5000  # vectors; Chroma rejects more than 5461
 MAX_NORM_ERROR = 0.01  # of vectors of length 1; more is damage
+COLLECTION_FILE = "vectors.collection"
 OPENING = "vectors.opening"  # counts openings that ended the process: while Chroma opens the folder, it exists
 MAX_FAILED_OPENINGS = 2  # a kill may be one
 log = logging.getLogger("kvscope")
@@ -83,11 +89,19 @@ class ExactIndex:
 
 
 class VectorIndex(ExactIndex):
-    """An index in a folder, for one process. Methods that write raise StoreFull."""
+    """An index in a folder or on a Chroma server, for one process. Methods that write raise StoreFull.
 
-    def __init__(self, folder: Path) -> None:
+    A server such as http://10.0.0.5:8000 may have the indexes of several libraries: each has a collection, whose name
+    is in a file beside `folder`.
+    """
+
+    def __init__(self, folder: Path, server: str = "") -> None:
         super().__init__()
-        self._folder = folder
+        self._folder, self._server = folder, server
+        if server:
+            with self._writing("open the vectors"):
+                self._open()
+            return
         marker = folder.with_name(OPENING)
         with self._writing(f"open {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
@@ -116,7 +130,7 @@ class VectorIndex(ExactIndex):
     def clear(self) -> None:
         """Delete all vectors and the fingerprint."""
         with self._writing("rebuild the vectors"):
-            self._client.delete_collection(COLLECTION)
+            self._client.delete_collection(self._collection_name())
             self._collection = self._open_collection()
             self._blocks.clear()
 
@@ -151,18 +165,24 @@ class VectorIndex(ExactIndex):
 
     @contextmanager
     def _writing(self, action: str) -> Iterator[None]:
-        """Raise StoreFull on a full disk, also when Chroma reports it as another error."""
+        """Raise StoreFull on a full disk, also when Chroma reports it as another error, and for a server's errors."""
         with disk_full_as_store_full(action):
             try:
                 yield
-            except ChromaError as error:
+            except (ChromaError, httpx.HTTPError, ValueError) as error:
+                if self._server:
+                    reason = str(error).strip() or type(error).__name__
+                    raise VectorsUnavailable(f"Chroma at {self._server} cannot {action} ({reason}).") from error
                 if shutil.disk_usage(self._folder).free < MIN_FREE_BYTES:
                     raise OSError(errno.ENOSPC, str(error)) from error
                 raise
 
     def _open(self) -> None:
         settings = Settings(anonymized_telemetry=False)
-        self._client = cast(Client, chromadb.PersistentClient(str(self._folder), settings=settings))
+        if self._server:
+            self._client = cast(Client, chromadb.HttpClient(*_host_and_port(self._server), settings=settings))
+        else:
+            self._client = cast(Client, chromadb.PersistentClient(str(self._folder), settings=settings))
         self._collection = self._open_collection()
         self._load()
 
@@ -175,8 +195,16 @@ class VectorIndex(ExactIndex):
 
     def _open_collection(self) -> chromadb.Collection:
         return self._client.get_or_create_collection(
-            COLLECTION, embedding_function=None, configuration={"hnsw": MINIMAL_HNSW}
+            self._collection_name(), embedding_function=None, configuration={"hnsw": MINIMAL_HNSW}
         )
+
+    def _collection_name(self) -> str:
+        if not self._server:
+            return COLLECTION
+        file = self._folder.with_name(COLLECTION_FILE)
+        if not file.exists():
+            write_atomic(file, f"kvscope-{secrets.token_hex(8)}".encode())
+        return file.read_text()
 
     def _load(self) -> None:
         """Read all vectors; 20,000 take about a second."""
@@ -190,6 +218,13 @@ class VectorIndex(ExactIndex):
                 by_owner[metadata["document"]].append((metadata["chunk"], vector.astype(np.float32)))
         for owner, segments in by_owner.items():
             super().add(owner, [chunk for chunk, _ in segments], np.stack([vector for _, vector in segments]))
+
+
+def _host_and_port(server: str) -> tuple[str, int, bool]:
+    """Return the host and port of a URL, and whether it is of TLS."""
+    parts = urlsplit(server)
+    is_tls = parts.scheme == "https"
+    return parts.hostname or "", parts.port or (443 if is_tls else 80), is_tls
 
 
 def is_usable(folder: Path) -> bool:

@@ -4,7 +4,8 @@ from threading import Event
 
 import pytest
 
-from backend.runtime.settings import ANSWER_SERVER_KEY, BadSettings, take_secret
+from backend.interface.errors import BadSettings
+from backend.runtime.secrets import ANSWER_SERVER_KEY, take_secret
 from engine.method import SERVER_METHOD, default_method
 from engine.request import Request
 from tests.backend.conftest import filled

@@ -5,7 +5,9 @@ from threading import Event
 import pytest
 from redis import Redis
 
-from backend.runtime.settings import KV_SERVER_PASSWORD, BadSettings, Settings
+from backend.interface.errors import BadSettings
+from backend.runtime.secrets import KV_SERVER_PASSWORD
+from backend.runtime.settings import Settings
 from engine.request import Request
 from store.kv.kv_server import DELETED
 from tests.backend.conftest import filled

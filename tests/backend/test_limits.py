@@ -7,8 +7,9 @@ from pathlib import Path
 import annotated_types
 import pytest
 
+from backend.interface.errors import BadSettings
 from backend.local import LocalBackend
-from backend.runtime.settings import BadSettings, Settings, read_settings
+from backend.runtime.settings import Settings, read_settings
 from store.limits import DEFAULT_LIMITS, Limits
 from tests.support.fakes import WordEmbedder, word_tokenizer
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from backend.interface.errors import BadSettings
 from backend.local import LocalBackend
 from backend.runtime.settings import (
     MUTABLE_SETTINGS,
-    BadSettings,
     Settings,
     overrides,
     read_preferences,

@@ -7,8 +7,9 @@ from threading import Event
 
 import pytest
 
+from backend.interface.errors import BadSettings
 from backend.interface.library import IngestProgress
-from backend.runtime.settings import BadSettings, Settings, read_settings
+from backend.runtime.settings import Settings, read_settings
 from engine.errors import ModelNotReady
 from server import watched as module
 from server import watched_log as log_module

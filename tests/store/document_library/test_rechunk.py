@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from store.catalog.catalog import Catalog
 from store.catalog.document_text import estimate_page_starts, gaps_before, join_chunks, make_chunks, take_excerpt
 from store.errors import NoSuchDocument, StoreFull
-from store.ingest.chunker import ChunkConfig, split
+from store.ingest.chunker import ChunkConfig, chunk_config_of, split
 from store.ingest.document import ParsedDocument
 from store.retrieval.vectors import VectorIndex
 from store.types import Document
@@ -36,6 +36,10 @@ TOKENIZER = word_tokenizer()
 
 def chunk_text(text, config, starts=()):
     return make_chunks(DRAFT, "d", ParsedDocument(text, starts), split(text, TOKENIZER, config))
+
+
+def needs_rechunk(library, document):
+    return chunk_config_of(document) != library.info().chunking
 
 
 def spans_of(library, document):
@@ -116,13 +120,13 @@ def test_reindexing_gives_the_same_chunks_as_adding(open_library, file_of, tmp_p
     document = add(library, file_of(BIRDS))[-1].document
     old = library.chunks(document.id)
     library = open_library(chunking=WIDE)
-    assert library.needs_rechunk(document)
+    assert needs_rechunk(library, document)
     assert spans_of(library, document) == [(chunk.start, chunk.end) for chunk in old]
     steps = list(library.reindex(document.id))
     assert {step.stage for step in steps} == {"chunked", "embedded", "indexed"}
     rechunked = steps[-1].document
     assert spans_of(library, rechunked) == split(BIRDS, TOKENIZER, WIDE) and rechunked.num_chunks < document.num_chunks
-    assert not library.needs_rechunk(rechunked) and (rechunked.chunk_tokens, rechunked.chunk_overlap) == (45, 9)
+    assert not needs_rechunk(library, rechunked) and (rechunked.chunk_tokens, rechunked.chunk_overlap) == (45, 9)
     assert text_of(tmp_path, document) == BIRDS.rstrip()
     assert not {chunk.id for chunk in old} & {chunk.id for chunk in library.chunks(document.id)}
     assert_consistent(library, tmp_path)
@@ -272,10 +276,10 @@ def test_a_library_of_an_earlier_version_opens_and_can_be_reindexed(open_library
     old.close()
     library = open_library(chunking=ChunkConfig())
     (document,) = library.documents()
-    assert (document.warning, document.chunk_tokens) == ("", None) and not library.needs_rechunk(document)
+    assert (document.warning, document.chunk_tokens) == ("", None) and not needs_rechunk(library, document)
     assert text_of(tmp_path, document) == text and library.excerpt("abc-2").chunk.page == 2
     library = open_library(chunking=WIDE)
-    assert library.needs_rechunk(document)
+    assert needs_rechunk(library, document)
     assert list(library.reindex("abc"))[-1].document.num_chunks == 1 and text_of(tmp_path, document) == text
     assert search(library, "eight", 1)[0].chunk.id == "abc.1-0"
     assert library.documents()[0].is_outdated  # its pages were not parsed again
