@@ -21,6 +21,7 @@ from backend.services.library import LocalLibraryService
 from backend.services.metrics import Metrics
 from backend.services.models import LocalModelService
 from backend.services.repairs import Repairs
+from backend.services.shared_library import DeletionFollower
 from backend.services.web_page import download
 from engine.analysis.comparison import CompareRequest, Comparison
 from engine.analysis.comparison_runner import compare
@@ -66,6 +67,7 @@ class LocalBackend:
         self.feedback = Feedback(settings.data)
         url, model, context = settings.answer_server, settings.answer_server_model, settings.answer_server_context
         self.answer_server = AnswerServer(url, model, secrets.answer_server_key, context) if url else None
+        self._follower = DeletionFollower(self.loader, chunk_owners, self.feedback) if settings.library else None
         self._cluster = cluster
         if cluster is not None:
             self.loader.on_passages_deleted = cluster.delete
@@ -78,6 +80,8 @@ class LocalBackend:
         self.loader.start()
         if self._cluster:
             self._cluster.start(self._engine)
+        if self._follower:
+            self._follower.start()
         if self.loader.settings.idle_calibration:
             self._calibration.start()
 
@@ -240,6 +244,8 @@ class LocalBackend:
             self._calibration.close()
             if self._cluster:
                 self._cluster.close()
+            if self._follower:
+                self._follower.close()
             self.tasks.close(SHUTDOWN_TIMEOUT_S)
             self.loader.close()
 

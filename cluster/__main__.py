@@ -1,69 +1,196 @@
-"""Engines for a trial on this machine: `python -m cluster up --engines 2`, and `python app.py --cluster auto` with it.
+"""The processes of a cluster.
 
-Starts Ray, a Valkey server unless `--kv-server` names one, and the engines; Ctrl+C ends them all. Further options are
-those of `app.py` that concern models and the KV server; use the same ones for both.
+  python -m cluster up --engines 2       all of them on this machine, for a trial, until Ctrl+C or `down`
+  python -m cluster down
+  python -m cluster library --port 7870  the documents of several KVScopes, see docs/cluster.md
+  python -m cluster engines --engines 2  Ray and the engines
+
+Further options are those of `app.py`; use the same ones for all processes.
 """
 
 import argparse
 import logging
+import os
+import secrets
 import signal
 import sys
-import tempfile
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Event
 
-import ray
+import psutil
 
 from backend.runtime.loader import GIB, model_config
-from backend.runtime.secrets import take_secrets
+from backend.runtime.secrets import LIBRARY_KEY, Secrets, take_secrets
 from backend.runtime.settings import Settings, read_settings
-from cluster.engine_server import EngineConfig, start_engine
-from cluster.valkey import running_valkey
+from cluster.processes import Supervised, end_all
+from engine.errors import BadRequest
 from store.errors import KVScopeError
 
 VALKEY_MEMORY = "2gb"
+LIBRARY_PORT = "7870"
+PID_FILE = "cluster.pid"
+POLL_S = 0.5
+DOWN_S = 60.0
 log = logging.getLogger("kvscope")
 
 
 def main() -> int:
-    """Run the engines until Ctrl+C or SIGTERM; return the exit status."""
+    """Run a command until it ends, or until Ctrl+C or SIGTERM; return the exit status."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    parser = argparse.ArgumentParser(prog="python -m cluster", description=__doc__, allow_abbrev=False)
-    parser.add_argument("command", choices=["up"])
-    parser.add_argument("--engines", type=int, default=2, help="how many")
-    parser.add_argument("--threads", type=int, default=0, help="of each engine (default: what torch chooses)")
-    arguments, others = parser.parse_known_args()
-    ended = Event()
+    for noisy in ("httpx", "httpcore", "chromadb", "sentence_transformers"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    arguments, others = _parser().parse_known_args()
     try:
-        settings, secrets = read_settings(others), take_secrets()
-        with ExitStack() as files:
-            kv_server = settings.kv_server
-            if not kv_server:
-                folder = Path(files.enter_context(tempfile.TemporaryDirectory(prefix="kvscope-valkey-")))
-                server = files.enter_context(running_valkey(folder, VALKEY_MEMORY))
-                kv_server = f"redis://127.0.0.1:{server.port}/0"
-            ray.init(num_cpus=max(1, arguments.engines), include_dashboard=False, log_to_driver=False)
-            files.callback(ray.shutdown)
-            for each in (signal.SIGINT, signal.SIGTERM):  # Ray has set its own
-                signal.signal(each, lambda *_: ended.set())
-            config = engine_config(settings, kv_server, secrets.kv_server_password, arguments.threads)
-            for number in range(arguments.engines):
-                start_engine(f"{number}", config, num_cpus=0.5)
-                log.info("Engine %d of %d is ready", number + 1, arguments.engines)
-            log.info("Now run: python app.py --cluster auto --kv-server %s", kv_server)
-            ended.wait()
+        defaults = ["--port", LIBRARY_PORT] if arguments.command == "library" else []
+        settings, given = read_settings([*defaults, *others]), take_secrets()
+        commands: dict[str, Callable[[], None]] = {
+            "up": lambda: _up(arguments, others, settings),
+            "down": lambda: _down(settings.data / PID_FILE),
+            "library": lambda: _serve_library(arguments, settings, given),
+            "engines": lambda: _run_engines(arguments, settings, given, Event()),
+        }
+        commands[arguments.command]()
     except KVScopeError as error:
         log.error("%s", error)
         return 1
     return 0
 
 
-def engine_config(settings: Settings, kv_server: str, password: str, threads: int) -> EngineConfig:
-    """Return how to start engines that answer as an application with these settings."""
-    cache_bytes = int(settings.cpu_cache_gib * GIB)
-    bits = settings.kv_server_bits
-    return EngineConfig(model_config(settings), settings.data, cache_bytes, kv_server, password, bits, threads)
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m cluster",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("command", choices=["up", "down", "library", "engines"])
+    add("--engines", type=int, default=2, help="how many")
+    add("--max-engines", type=int, default=0, help="up to which Ray starts more while there are many questions")
+    add("--threads", type=int, default=0, help="of each engine (default: what torch chooses)")
+    add("--address", default="", help="Ray cluster for the engines that runs already: auto (default: it is started)")
+    add("--certificate", default="", help="file for TLS of the library")
+    add("--certificate-key", default="", help="file with its private key")
+    return parser
+
+
+def _up(arguments: argparse.Namespace, others: Sequence[str], settings: Settings) -> None:
+    """Run everything on this machine: Valkey, Chroma, the library, the page, Ray and the engines."""
+    from cluster.valkey import free_port, valkey_command
+
+    data = settings.data
+    data.mkdir(parents=True, exist_ok=True)
+    if (running := _running(data / PID_FILE)) is not None:
+        raise BadRequest(f"A cluster runs in {data} already (process {running.pid}). End it with down.")
+    valkey, chroma, library = free_port(), free_port(), free_port()
+    kv_server, key = settings.kv_server or f"redis://127.0.0.1:{valkey}/0", secrets.token_urlsafe(32)
+    python, rest = [sys.executable, "-m"], [*_without(others, "--data", "--port", "--host"), "--kv-server", kv_server]
+    at_library = ["--library", f"http://127.0.0.1:{library}"]
+    page = ["--data", str(data / "front"), "--host", settings.host, "--port", str(settings.port), "--cluster", "auto"]
+    chroma_run = ["run", "--host", "127.0.0.1", "--port", str(chroma), "--path", str(data / "chroma")]
+    at_chroma = ["--chroma", f"http://127.0.0.1:{chroma}"]
+    on_library = ["library", "--data", str(data), "--host", "127.0.0.1", "--port", str(library), *at_chroma]
+    processes = [
+        Supervised("Chroma", [str(Path(sys.executable).with_name("chroma")), *chroma_run]),
+        Supervised("The library", [*python, "cluster", *on_library, *rest], {LIBRARY_KEY: key}),
+        Supervised("The page", [*python, "app", *page, *at_library, *rest], {LIBRARY_KEY: key}),
+    ]
+    if not settings.kv_server:
+        processes.insert(0, Supervised("Valkey", valkey_command(valkey, data, VALKEY_MEMORY)))
+    ended = Event()
+    (data / PID_FILE).write_text(str(os.getpid()))
+    with ExitStack() as files:
+        files.callback((data / PID_FILE).unlink, missing_ok=True)
+        files.callback(end_all, processes)
+        engine_settings = settings.updated({"kv_server": kv_server})
+
+        def started() -> None:
+            log.info("Open http://127.0.0.1:%d; the page waits for the engines", settings.port)
+
+        _run_engines(arguments, engine_settings, Secrets(), ended, processes, started)
+
+
+def _run_engines(
+    arguments: argparse.Namespace,
+    settings: Settings,
+    given: Secrets,
+    ended: Event,
+    processes: Sequence[Supervised] = (),
+    started: Callable[[], None] = lambda: None,
+) -> None:
+    """Start Ray, unless it runs already, then `processes`, which may need it, and the engines; run until the end."""
+    import ray
+
+    from cluster.engine_server import EngineConfig, connect, start_engines
+
+    if arguments.address:
+        connect(arguments.address)
+    else:
+        cpus = max(1, arguments.engines, arguments.max_engines)
+        ray.init(num_cpus=cpus, include_dashboard=False, log_to_driver=False)
+    with ExitStack() as files:
+        files.callback(ray.shutdown)
+        for each in (signal.SIGINT, signal.SIGTERM):  # Ray has set its own
+            signal.signal(each, lambda *_: ended.set())
+        for process in processes:
+            process.check()
+        started()
+        cache_bytes, bits = int(settings.cpu_cache_gib * GIB), settings.kv_server_bits
+        config = EngineConfig(
+            model_config(settings),
+            settings.data,
+            cache_bytes,
+            settings.kv_server,
+            given.kv_server_password,
+            bits,
+            arguments.threads,
+        )
+        start_engines(config, arguments.engines, arguments.max_engines)
+        log.info("%d engines are ready", arguments.engines)
+        while not ended.wait(POLL_S):
+            for process in processes:
+                process.check()
+
+
+def _serve_library(arguments: argparse.Namespace, settings: Settings, given: Secrets) -> None:
+    from cluster.library_server import serve
+
+    serve(settings, given.library_key, arguments.certificate, arguments.certificate_key)
+
+
+def _down(pid_file: Path) -> None:
+    """End what `up` has started, and wait until it has ended."""
+    if (running := _running(pid_file)) is None:
+        raise BadRequest(f"No cluster runs in {pid_file.parent}.")
+    running.terminate()
+    try:
+        running.wait(DOWN_S)
+    except psutil.TimeoutExpired:
+        raise BadRequest(f"Process {running.pid} does not end.") from None
+
+
+def _running(pid_file: Path) -> psutil.Process | None:
+    """Return the process of `up`; None if it does not run."""
+    with suppress(OSError, ValueError, psutil.Error):
+        process = psutil.Process(int(pid_file.read_text()))
+        if "cluster" in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE:
+            return process
+    return None
+
+
+def _without(options: Sequence[str], *names: str) -> list[str]:
+    """Return options without those of these names and their values."""
+    kept, skip = [], False
+    for option in options:
+        if skip:
+            skip = False
+        elif option.partition("=")[0] in names:
+            skip = "=" not in option
+        else:
+            kept.append(option)
+    return kept
 
 
 if __name__ == "__main__":

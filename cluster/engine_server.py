@@ -1,19 +1,20 @@
-"""An engine of a cluster as a Ray Serve deployment, and its client. Needs requirements-cluster.txt.
+"""The engines of a cluster as replicas of a Ray Serve deployment, and their client. Needs requirements-cluster.txt.
 
-Each engine is an application of its own, so that the dispatcher can address it; Ray restarts it when it ends. Messages
-are dataclasses of this project, which Ray pickles: a Ray cluster trusts all its members.
+Ray starts as many as are needed, and again those that end. The dispatcher chooses an engine for each question, and the
+deployment's request router sends it there. Messages are dataclasses of this project, which Ray pickles: a Ray cluster
+trusts all its members.
 """
 
 import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
-from typing import Any
+from typing import Any, ClassVar
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reports its use to its makers otherwise
 
@@ -23,7 +24,7 @@ from ray import serve
 from ray.exceptions import RayError, RayTaskError
 from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
-from ray.serve.schema import ReplicaState
+from ray.serve.request_router import PendingRequest, RequestRouter, RunningReplica
 
 from cluster.dispatch import Changes, EngineClient, EngineInfo, EngineLost, Question, changes_of
 from engine.builder import ModelConfig, build_engine, load_models
@@ -35,9 +36,11 @@ from engine.scheduler.worker_thread import run_in_thread
 from engine.trace import Trace
 from store.kv.kv_server import KVServer
 
-PREFIX = "kvscope-engine-"  # of the applications' names
+APPLICATION = "kvscope-engines"
 MAX_QUESTIONS, MAX_CALLS = 64, 1024  # at a time
 HEALTH_CHECK_S = 2.0
+QUESTIONS_PER_ENGINE = 2.0  # at a time, on average: with more, another engine is started if the configuration allows it
+UPSCALE_S, DOWNSCALE_S = 10.0, 300.0  # that there must be too many questions, or too few
 CALL_TIMEOUT_S = 3.0  # of a call other than a question
 HEARTBEAT_S, SILENCE_S = 1.0, 6.0  # signs of life during an answer, and their absence until an engine counts as lost
 
@@ -59,6 +62,7 @@ class EngineServer:
     """One engine: a model, and chunk KV in memory and on the KV server. It has no documents."""
 
     def __init__(self, config: EngineConfig) -> None:
+        self._name = serve.get_replica_context().replica_id.unique_id
         if config.threads:
             torch.set_num_threads(config.threads)
         models = load_models(config.models)
@@ -70,12 +74,14 @@ class EngineServer:
         self._cancels: dict[str, Event] = {}
         self._threads = ThreadPoolExecutor(MAX_QUESTIONS, "question")  # further ones wait
 
-    async def info(self) -> EngineInfo:
+    async def info(self, engine: str) -> EngineInfo:
         """Return what must be equal on all engines."""
+        self._check_name(engine)
         return EngineInfo.of(self._engine)
 
-    async def ask(self, question: Question) -> AsyncIterator[Changes]:
+    async def ask(self, question: Question, engine: str) -> AsyncIterator[Changes]:
         """Yield the fields of the answer that have changed; nothing as a sign of life. Raises EngineLost."""
+        self._check_name(engine)
         if question.info != EngineInfo.of(self._engine):
             raise EngineLost("it has another model")
         cancel = self._cancels[question.id] = Event()
@@ -93,27 +99,49 @@ class EngineServer:
             cancel.set()  # the client may be gone
             del self._cancels[question.id]
 
-    async def stop(self, question_id: str) -> None:
+    async def stop(self, question_id: str, engine: str) -> None:
         """Stop a question; unknown ones are ignored."""
         if question_id in self._cancels:
             self._cancels[question_id].set()
 
-    async def chunk_keys(self) -> list[str]:
+    async def chunk_keys(self, engine: str) -> list[str]:
         """Return the keys of the chunks whose KV is here."""
+        self._check_name(engine)
         with self._engine.cache.tree.locked() as tree:
             return [node.key for node in tree.nodes.values() if node.parent is None]
 
-    async def delete(self, keys: Sequence[str]) -> None:
+    async def delete(self, keys: Sequence[str], engine: str) -> None:
         """Delete chunks, and all encodings of passages, whose texts are not known here by their chunks' keys."""
-
+        self._check_name(engine)
         await asyncio.to_thread(self._engine.passages.delete_keys, keys)
+
+    def _check_name(self, engine: str) -> None:
+        if engine != self._name:
+            raise EngineLost("it ended")
+
+
+class EngineRouter(RequestRouter):
+    """Sends each call to the engine that it names. If that one is gone, it goes to another one, which refuses it."""
+
+    names: ClassVar[list[str]] = []  # of the engines that run, as far as this process knows
+
+    def update_replicas(self, replicas: list[RunningReplica]) -> None:
+        super().update_replicas(replicas)
+        EngineRouter.names = [each.replica_id.unique_id for each in replicas]
+
+    async def choose_replicas(
+        self, candidate_replicas: list[RunningReplica], pending_request: PendingRequest | None = None
+    ) -> list[list[RunningReplica]]:
+        name = pending_request.kwargs.get("engine") if pending_request else None
+        return [[each for each in candidate_replicas if each.replica_id.unique_id == name] or candidate_replicas]
 
 
 class RayEngine:
     """An `EngineClient` through a Ray Serve handle."""
 
-    def __init__(self, handle: DeploymentHandle[EngineServer]) -> None:
+    def __init__(self, handle: DeploymentHandle[EngineServer], name: str) -> None:
         self._handle = handle
+        self._name = name
 
     def info(self) -> EngineInfo:
         info: EngineInfo = self._call("info")
@@ -122,7 +150,7 @@ class RayEngine:
     def ask(self, question: Question) -> Iterator[Answer]:
         answer = Answer(question.request, Trace())
         with _ray_errors():
-            response: Any = self._handle.options(stream=True).ask.remote(question)
+            response: Any = self._handle.options(stream=True).ask.remote(question, engine=self._name)
             try:
                 for changes in _within(iter(response), SILENCE_S):
                     if changes:  # else a sign of life
@@ -145,7 +173,8 @@ class RayEngine:
 
     def _call(self, method: str, *arguments: Any) -> Any:
         with _ray_errors():
-            return getattr(self._handle, method).remote(*arguments).result(timeout_s=CALL_TIMEOUT_S)
+            call = getattr(self._handle, method).remote(*arguments, engine=self._name)
+            return call.result(timeout_s=CALL_TIMEOUT_S)
 
 
 def _within(parts: Iterator[Changes], seconds: float) -> Iterator[Changes]:
@@ -185,27 +214,44 @@ def _ray_errors() -> Iterator[None]:
 
 
 def connect(address: str) -> None:
-    """Join a Ray cluster: 'auto' for one on this machine, or ray://host:port. Raises BadRequest."""
+    """Join a Ray cluster that this machine belongs to: 'auto', or its head's host:port. Raises BadRequest."""
     try:
         ray.init(address, log_to_driver=False, configure_logging=False)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise BadRequest(f"There is no Ray cluster at {address} ({error}).") from error
 
 
-def start_engine(name: str, config: EngineConfig, num_cpus: float) -> None:
-    """Start an engine, or replace the one of this name; returns when it is ready. Raises what `load_models` raises."""
-    options = {"max_ongoing_requests": MAX_CALLS, "health_check_period_s": HEALTH_CHECK_S}
+def start_engines(config: EngineConfig, number: int, max_number: int = 0, num_cpus: float = 0.5) -> None:
+    """Start engines, or replace those that run; returns when they are ready. Raises what `load_models` raises.
+
+    max_number  up to which Ray starts more while there are many questions; 0 for no more
+    num_cpus    that Ray reserves for each
+    """
+    scaling = {
+        "min_replicas": number,
+        "max_replicas": max(number, max_number),
+        "target_ongoing_requests": QUESTIONS_PER_ENGINE,
+        "upscale_delay_s": UPSCALE_S,
+        "downscale_delay_s": DOWNSCALE_S,
+    }
     deployment: Any = serve.deployment(EngineServer)
-    deployment = deployment.options(ray_actor_options={"num_cpus": num_cpus}, **options)
-    serve.run(deployment.bind(config), name=PREFIX + name, route_prefix=None)
+    deployment = deployment.options(
+        ray_actor_options={"num_cpus": num_cpus},
+        autoscaling_config=scaling,
+        max_ongoing_requests=MAX_CALLS,
+        health_check_period_s=HEALTH_CHECK_S,
+        request_router_config={"request_router_class": EngineRouter},
+    )
+    serve.run(deployment.bind(config), name=APPLICATION, route_prefix=None)
 
 
 def running_engines() -> Mapping[str, EngineClient]:
     """Return the engines of the cluster that run, by name."""
-    applications = serve.status().applications
-    return {
-        name.removeprefix(PREFIX): RayEngine(serve.get_app_handle(name))
-        for name, application in applications.items()
-        if name.startswith(PREFIX)
-        and any(each.replica_states.get(ReplicaState.RUNNING) for each in application.deployments.values())
-    }
+    try:
+        handle: DeploymentHandle[EngineServer] = serve.get_app_handle(APPLICATION)
+    except RayServeException:  # there are none
+        return {}
+    if not EngineRouter.names:  # the first call creates the router
+        with suppress(EngineLost):
+            RayEngine(handle, "").info()
+    return {name: RayEngine(handle, name) for name in EngineRouter.names}

