@@ -93,12 +93,12 @@ def _up(arguments: argparse.Namespace, others: Sequence[str], settings: Settings
     at_chroma = ["--chroma", f"http://127.0.0.1:{chroma}"]
     on_library = ["library", "--data", str(data), "--host", "127.0.0.1", "--port", str(library), *at_chroma]
     processes = [
-        Supervised("Chroma", [str(Path(sys.executable).with_name("chroma")), *chroma_run]),
+        Supervised("Chroma", [str(Path(sys.executable).with_name("chroma")), *chroma_run], is_quiet=True),
         Supervised("The library", [*python, "cluster", *on_library, *rest], {LIBRARY_KEY: key}),
         Supervised("The page", [*python, "app", *page, *at_library, *rest], {LIBRARY_KEY: key}),
     ]
     if not settings.kv_server:
-        processes.insert(0, Supervised("Valkey", valkey_command(valkey, data, VALKEY_MEMORY)))
+        processes.insert(0, Supervised("Valkey", valkey_command(valkey, data, VALKEY_MEMORY), is_quiet=True))
     ended = Event()
     (data / PID_FILE).write_text(str(os.getpid()))
     with ExitStack() as files:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
-from typing import Any, ClassVar
+from typing import Any
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reports its use to its makers otherwise
 
@@ -24,9 +24,10 @@ from ray import serve
 from ray.exceptions import RayError, RayTaskError
 from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
-from ray.serve.request_router import PendingRequest, RequestRouter, RunningReplica
 
+from cluster import running
 from cluster.dispatch import Changes, EngineClient, EngineInfo, EngineLost, Question, changes_of
+from cluster.request_router import EngineRouter
 from engine.builder import ModelConfig, build_engine, load_models
 from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.errors import BadRequest
@@ -118,22 +119,6 @@ class EngineServer:
     def _check_name(self, engine: str) -> None:
         if engine != self._name:
             raise EngineLost("it ended")
-
-
-class EngineRouter(RequestRouter):
-    """Sends each call to the engine that it names. If that one is gone, it goes to another one, which refuses it."""
-
-    names: ClassVar[list[str]] = []  # of the engines that run, as far as this process knows
-
-    def update_replicas(self, replicas: list[RunningReplica]) -> None:
-        super().update_replicas(replicas)
-        EngineRouter.names = [each.replica_id.unique_id for each in replicas]
-
-    async def choose_replicas(
-        self, candidate_replicas: list[RunningReplica], pending_request: PendingRequest | None = None
-    ) -> list[list[RunningReplica]]:
-        name = pending_request.kwargs.get("engine") if pending_request else None
-        return [[each for each in candidate_replicas if each.replica_id.unique_id == name] or candidate_replicas]
 
 
 class RayEngine:
@@ -251,7 +236,7 @@ def running_engines() -> Mapping[str, EngineClient]:
         handle: DeploymentHandle[EngineServer] = serve.get_app_handle(APPLICATION)
     except RayServeException:  # there are none
         return {}
-    if not EngineRouter.names:  # the first call creates the router
+    if not running.engines:  # the first call creates the router
         with suppress(EngineLost):
             RayEngine(handle, "").info()
-    return {name: RayEngine(handle, name) for name in EngineRouter.names}
+    return {name: RayEngine(handle, name) for name in running.engines}

@@ -22,6 +22,7 @@ class Supervised:
     name: str
     command: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    is_quiet: bool = False  # its standard output is of no interest
     process: "subprocess.Popen[bytes] | None" = None
     ended_at: float = 0.0
 
@@ -32,7 +33,8 @@ class Supervised:
             self.process, self.ended_at = None, time.monotonic()
         if self.process is None and time.monotonic() >= self.ended_at + RESTART_S:
             environment = {**os.environ, **self.environment}
-            self.process = subprocess.Popen(self.command, env=environment, start_new_session=True)
+            output = subprocess.DEVNULL if self.is_quiet else None
+            self.process = subprocess.Popen(self.command, env=environment, stdout=output, start_new_session=True)
 
 
 def end_all(supervised: Sequence[Supervised]) -> None:
