@@ -2,13 +2,12 @@
 
 import logging
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-
-import psutil
 
 RESTART_S = 1.0  # from the end of a process to its next start
 END_S = 10.0  # to end by itself, before it is killed
@@ -47,13 +46,5 @@ def end_all(supervised: Sequence[Supervised]) -> None:
         if each.process is not None:
             with suppress(subprocess.TimeoutExpired):
                 each.process.wait(max(0.0, deadline - time.monotonic()))
-            kill_tree(each.process.pid)
-
-
-def kill_tree(pid: int) -> None:
-    """Kill a process and its children, if they run."""
-    with suppress(psutil.NoSuchProcess):
-        process = psutil.Process(pid)
-        for each in [*process.children(recursive=True), process]:
-            with suppress(psutil.NoSuchProcess):
-                each.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(each.process.pid, signal.SIGKILL)  # each has a group of its own

@@ -109,6 +109,8 @@ OPERATIONS = {
 
 def connect(url: str, key: str) -> LibraryServer:
     """Return the library at an address such as http://10.0.0.5:7870. Raises LibraryUnavailable."""
+    if not key:
+        raise LibraryUnavailable(f"The library at {url} needs a key (KVSCOPE_LIBRARY_KEY).")
     library = cast(LibraryServer, _RemoteLibrary(url, key))
     library.info()
     return library

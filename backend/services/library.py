@@ -24,7 +24,7 @@ from engine.cache.admin import chunk_bytes
 from engine.errors import Cancelled, LoadingFailed, ModelNotReady
 from store.atomic import write_atomic
 from store.disk_full import disk_full_as_store_full
-from store.errors import KVScopeError
+from store.errors import KVScopeError, LibraryUnavailable
 from store.ingest.chunker import chunk_config_of
 from store.preferences import COLLECTIONS, Preferences
 from store.types import Document, Excerpt, Progress
@@ -51,12 +51,15 @@ class LocalLibraryService:
 
     def list_with_usage(self) -> list[DocumentUsage]:
         usage = []
-        with suppress(ModelNotReady, LoadingFailed), self.loader.borrow() as runtime:
-            all_keys, chunking = self.chunk_owners.keys(runtime), runtime.documents.info().chunking
-            for document in runtime.documents.documents():
-                keys = all_keys.get(document.id)
-                bytes_by_tier = None if keys is None else chunk_bytes(runtime.tiers.tree, _flatten(keys))
-                usage.append(DocumentUsage(document, bytes_by_tier, chunk_config_of(document) != chunking))
+        try:
+            with suppress(ModelNotReady, LoadingFailed), self.loader.borrow() as runtime:
+                all_keys, chunking = self.chunk_owners.keys(runtime), runtime.documents.info().chunking
+                for document in runtime.documents.documents():
+                    keys = all_keys.get(document.id)
+                    bytes_by_tier = None if keys is None else chunk_bytes(runtime.tiers.tree, _flatten(keys))
+                    usage.append(DocumentUsage(document, bytes_by_tier, chunk_config_of(document) != chunking))
+        except LibraryUnavailable:
+            return [DocumentUsage(document, None) for document in self.loader.documents()]
         return usage
 
     def passages(self, document_id: str, start: int, count: int) -> list[Passage]:

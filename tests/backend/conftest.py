@@ -51,7 +51,7 @@ def start(tmp_path, models, monkeypatch):
     monkeypatch.setattr("engine.builder.load_cost_model", lambda decoder, folder: None)
     opened = []
 
-    def open_backend(overrides=None, **settings):
+    def open_backend(overrides=None, secrets=None, wait=60, **settings):
         for earlier in opened:
             earlier.close()
         tiny = {
@@ -63,9 +63,9 @@ def start(tmp_path, models, monkeypatch):
         }
         settings = tiny | settings
         settings = Settings(data=tmp_path / "data", sample_docs=False, **settings)
-        opened.append(LocalBackend(settings, overrides))
+        opened.append(LocalBackend(settings, overrides, secrets))
         opened[-1].start()
-        opened[-1].loader.wait(60)
+        opened[-1].loader.wait(wait)
         return opened[-1]
 
     yield open_backend

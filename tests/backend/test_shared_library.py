@@ -1,0 +1,133 @@
+"""Backends whose documents are on a library server."""
+
+import io
+import zipfile
+from threading import Event
+
+import pytest
+
+from backend.interface.errors import BadSettings
+from backend.runtime.secrets import Secrets
+from backend.runtime.settings import Settings, overrides
+from engine.request import Request
+from store.errors import LibraryUnavailable
+from store.feedback import RatedPassage, Rating
+from tests.backend.conftest import filled
+from tests.support.doubles import last
+from tests.support.library_server import CHUNKING, KEY, library_server
+from tests.support.ports import free_port
+
+QUESTION = Request("What is the maintenance code?", "cacheclip", max_new_tokens=8)
+SECRETS = Secrets(library_key=KEY)
+
+
+@pytest.fixture
+def shared(start, tmp_path):
+    """A backend, and the library that it uses through a server."""
+    with library_server(tmp_path) as (library, url):
+        yield start(library=url, secrets=SECRETS), library
+
+
+def test_documents_are_added_searched_exported_and_deleted_on_the_server(shared, tmp_path):
+    backend, library = shared
+    filled(backend, tmp_path)
+    (document,) = library.documents()
+    assert backend.documents() == [document] and not (tmp_path / "data" / "library").exists()
+    assert {source.document for source in last(backend.ask(QUESTION, Event())).sources} == {"boats.txt"}
+    assert [each.document for each in backend.library.list_with_usage()] == [document]
+    assert (backend.loader.settings.chunk_size, backend.loader.settings.chunk_overlap) == (
+        CHUNKING.tokens,
+        CHUNKING.overlap,
+    )
+    assert "sent to the library server" in backend.outgoing_note
+    target = io.BytesIO()
+    backend.export(target)
+    assert zipfile.ZipFile(target).read("documents.jsonl").count(b"\n") == 1
+    assert backend.delete(document.id) and library.documents() == []
+
+
+def test_what_another_backend_deletes_is_deleted_here(shared, tmp_path):
+    backend, library = shared
+    filled(backend, tmp_path)
+    runtime, follower = backend.loader.runtime, backend._follower
+    follower.follow(runtime)
+    last(backend.ask(QUESTION, Event()))
+    (document,) = library.documents()
+    backend.feedback.put(Rating("1", 0.0, QUESTION.question, "x", True, "full", (RatedPassage(document.id, "text"),)))
+    tree = runtime.tiers.tree
+    assert tree.nodes
+    library.delete(document.id)
+    follower.follow(runtime)
+    assert not tree.nodes and backend.feedback.ratings() == []
+
+
+def test_without_knowing_what_was_deleted_all_kv_is_deleted(start, tmp_path):
+    port = free_port()
+    with library_server(tmp_path, port) as (_, url):
+        backend = filled(start(library=url, secrets=SECRETS), tmp_path)
+        runtime, follower = backend.loader.runtime, backend._follower
+        follower.follow(runtime)
+        assert last(backend.ask(QUESTION, Event())).text is not None and runtime.tiers.tree.nodes
+        follower.follow(runtime)
+        assert runtime.tiers.tree.nodes
+    with library_server(tmp_path, port):  # a process that does not remember what the former one deleted
+        follower.follow(runtime)
+        assert not runtime.tiers.tree.nodes
+        backend.close()
+
+
+def test_a_library_that_does_not_answer_is_named_and_its_documents_stay_listed(start, tmp_path):
+    port = free_port()
+    with library_server(tmp_path, port) as (_, url):
+        backend = filled(start(library=url, secrets=SECRETS), tmp_path)
+        documents = backend.documents()
+    assert backend.documents() == documents != []
+    assert [each.document for each in backend.library.list_with_usage()] == documents
+    with pytest.raises(LibraryUnavailable, match="does not answer"):
+        last(backend.ask(QUESTION, Event()))
+    assert any("does not answer" in notice for notice in backend.notices())
+    assert backend.models.loaded()[0].role == "primary"
+    file = tmp_path / "more.txt"
+    file.write_text("More about boats.")
+    *_, (state,) = backend.ingest([(file, file.name)], Event())
+    assert state.stage == "failed" and "does not answer" in state.message
+    with library_server(tmp_path, port):
+        assert backend.notices() == []
+        *_, (state,) = backend.ingest([(file, file.name)], Event())
+        assert state.stage == "done" and len(backend.documents()) == 2
+        backend.close()
+
+
+def test_a_backend_waits_for_its_library(start, tmp_path, monkeypatch):
+    monkeypatch.setattr("backend.runtime.loader.LIBRARY_RETRY_S", 0.05)
+    port = free_port()
+    backend = start(library=f"http://127.0.0.1:{port}", secrets=SECRETS, wait=0)
+    while "Waiting for the library" not in backend.status().message:
+        assert not backend.status().failed
+    with library_server(tmp_path, port):
+        backend.loader.wait(60)
+        assert backend.status().ready
+        backend.close()
+
+
+def test_settings_of_the_library_cannot_be_changed_here():
+    assert overrides(["--library", "http://x"], {})["chunk_size"] == "--library"
+    assert overrides([], {"KVSCOPE_LIBRARY": "http://x"})["embedding_model"] == "KVSCOPE_LIBRARY"
+    assert "chunk_size" not in overrides(["--port", "1"], {})
+
+
+@pytest.mark.parametrize(
+    "url", ["box", "redis://box", "http://", "http://u:p@box", "http://box?x=1", "http://box:99999"]
+)
+def test_addresses_are_checked(url):
+    for name in ("library", "chroma"):
+        with pytest.raises(BadSettings):
+            Settings(**{name: url})
+
+
+def test_rays_client_is_refused_with_the_remedy():
+    with pytest.raises(BadSettings, match="ray start --address"):
+        Settings(cluster="ray://10.0.0.5:10001")
+    with pytest.raises(BadSettings, match="neither auto nor"):
+        Settings(cluster="somewhere")
+    assert Settings(cluster="10.0.0.5:6379").cluster
