@@ -16,6 +16,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from math import ceil
 from pathlib import Path
 from threading import Event
 
@@ -69,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     add("command", choices=["up", "down", "library", "engines"])
     add("--engines", type=int, default=2, help="how many")
     add("--max-engines", type=int, default=0, help="up to which Ray starts more while there are many questions")
-    add("--threads", type=int, default=0, help="of each engine (default: what torch chooses)")
+    add("--threads", type=int, default=0, help="of each engine, which Ray reserves (default: what torch chooses)")
     add("--address", default="", help="Ray cluster for the engines that runs already: auto (default: it is started)")
     add("--certificate", default="", help="file for TLS of the library")
     add("--certificate-key", default="", help="file with its private key")
@@ -125,10 +126,11 @@ def _run_engines(
 
     from cluster.engine_server import EngineConfig, connect, start_engines
 
+    cpus_per_engine = arguments.threads or 0.5
     if arguments.address:
         connect(arguments.address)
     else:
-        cpus = max(1, arguments.engines, arguments.max_engines)
+        cpus = ceil(cpus_per_engine * max(1, arguments.engines, arguments.max_engines))
         ray.init(num_cpus=cpus, include_dashboard=False, log_to_driver=False)
     with ExitStack() as files:
         files.callback(ray.shutdown)
@@ -147,7 +149,7 @@ def _run_engines(
             bits,
             arguments.threads,
         )
-        start_engines(config, arguments.engines, arguments.max_engines)
+        start_engines(config, arguments.engines, arguments.max_engines, cpus_per_engine)
         log.info("%d engines are ready", arguments.engines)
         while not ended.wait(POLL_S):
             for process in processes:

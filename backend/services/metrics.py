@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from copy import copy
 from functools import partial
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from backend.interface.backend import TierUsage
 from backend.interface.cache import KVServerUsage
@@ -39,8 +41,7 @@ COUNTERS = {  # description and labels after the model's, by name
     "kvscope:drafts": ("Drafts by what verification found.", ["status"]),
     "kvscope:stage_seconds": ("Time in each stage; stages overlap.", ["stage"]),
 }
-SERVER_GAUGES = {  # description by name; since the models were loaded
-    "up": "Whether the KV server works; 0 also without one.",
+KV_SERVER_COUNTERS = {  # description by name; since the models were loaded
     "hits": "Passages read from the KV server.",
     "misses": "Passages that were not on the KV server, or that it delivered too late.",
     "read_bytes": "Bytes of chunk KV read from the KV server.",
@@ -66,7 +67,6 @@ class Metrics:
         kv_server: Callable[[], KVServerUsage | None] = lambda: None,
     ) -> None:
         self._tier_usage = tier_usage
-        self._kv_server = kv_server
         self._kernels = kernels
         self._answers: dict[object, Answer | None] = {}  # of the running requests
         self._registry = registry = CollectorRegistry()
@@ -88,7 +88,7 @@ class Metrics:
             for name in ("Attention", "Decoding")
         ]
         self._tier_budgets = gauge("kvscope:kv_budget_bytes", "Budget for chunk KV.", ["tier"])
-        self._server_gauges = {name: gauge(f"kvscope:kv_server_{name}", text) for name, text in SERVER_GAUGES.items()}
+        registry.register(_KVServerCollector(kv_server))
 
     @contextmanager
     def track(self) -> Iterator[Callable[[Answer], Answer]]:
@@ -116,14 +116,13 @@ class Metrics:
 
     def render(self) -> str:
         tiers = self._tier_usage()
+        self._tier_bytes.clear()  # of tiers that are not there any more
+        self._tier_budgets.clear()
         for tier in tiers:
             self._tier_bytes.labels(tier.tier).set(tier.size_bytes)
             self._tier_budgets.labels(tier.tier).set(tier.budget_bytes)
         fastest = tiers[0] if tiers and tiers[0].budget_bytes else None
         self._cache_usage.set(fastest.size_bytes / fastest.budget_bytes if fastest else 0.0)
-        if (server := self._kv_server()) is not None:
-            for name, server_gauge in self._server_gauges.items():
-                server_gauge.set(not server.error if name == "up" else getattr(server, name))
         for info, reason in zip(self._kernel_info, self._kernels(), strict=True):
             info.clear()
             if reason:
@@ -168,6 +167,20 @@ class Metrics:
             if result != "unused":
                 count("vllm:prefix_cache_queries", source.tokens)
                 count("vllm:prefix_cache_hits", source.tokens if result == "exact" else 0)
+
+
+class _KVServerCollector(Collector):
+    """The use of the KV server; nothing without one."""
+
+    def __init__(self, kv_server: Callable[[], KVServerUsage | None]) -> None:
+        self._kv_server = kv_server
+
+    def collect(self) -> Iterator[Metric]:
+        if (server := self._kv_server()) is None:
+            return
+        yield GaugeMetricFamily("kvscope:kv_server_up", "Whether the KV server works.", not server.error)
+        for name, text in KV_SERVER_COUNTERS.items():
+            yield CounterMetricFamily(f"kvscope:kv_server_{name}", text, getattr(server, name))
 
 
 def _is_waiting(answer: Answer | None) -> bool:

@@ -37,7 +37,7 @@ def test_a_backend_reads_what_another_computed_shows_it_and_deletes_it_for_all(s
     usage = backend.cache.snapshot().kv_server
     assert usage.hits and usage.read_bytes and not usage.error and usage.address == f"127.0.0.1:{server.port}"
     assert "kvscope:kv_server_up 1.0" in backend.metrics_text()
-    assert f"kvscope:kv_server_hits {usage.hits}.0" in backend.metrics_text()
+    assert f"kvscope:kv_server_hits_total {usage.hits}.0" in backend.metrics_text()
     raw = Redis(port=server.port)
     values = b"".join(raw.get(key) or b"" for key in raw.keys("kv3:*"))
     assert values and b"maintenance" not in values
