@@ -2,6 +2,7 @@
 
 from bench.cache import run as cache
 from bench.cluster import faults as cluster_faults
+from bench.cluster import kills as cluster_kills
 from bench.cluster import run as cluster
 from bench.measures import (
     attention,
@@ -39,6 +40,7 @@ MEASURES = {
     "corruption": corruption,
     "kv-faults": kv_faults,
     "cluster-faults": cluster_faults,
+    "cluster-kills": cluster_kills,
     "soak": soak,
     "startup": startup,
     "ruler": ruler,

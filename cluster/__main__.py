@@ -32,7 +32,7 @@ from store.errors import KVScopeError
 VALKEY_MEMORY = "2gb"
 LIBRARY_PORT = "7870"
 PID_FILE = "cluster.pid"
-POLL_S = 0.5
+POLL_S = 0.2
 DOWN_S = 60.0
 log = logging.getLogger("kvscope")
 

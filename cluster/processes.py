@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-RESTART_S = 1.0  # from the end of a process to its next start
+RESTART_S = 0.3  # from the end of a process to its next start
 END_S = 10.0  # to end by itself, before it is killed
 log = logging.getLogger("kvscope")
 

@@ -37,7 +37,8 @@ class AppProcess:
     def __enter__(self) -> "AppProcess":
         self.started = time.perf_counter()
         with self._log.open("w") as log:
-            self._process = subprocess.Popen([sys.executable, *self._arguments], stdout=log, stderr=log)
+            command = [sys.executable, *self._arguments]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=APP.parent)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -88,6 +89,14 @@ class AppProcess:
             return error.read().decode()
         except (URLError, OSError):
             return ""
+
+
+class ClusterProcess(AppProcess):
+    """`python -m cluster up`, with all its processes."""
+
+    def __init__(self, data: Path, *flags: str) -> None:
+        super().__init__(data, *flags)
+        self._arguments = ["-m", "cluster", "up", *self._arguments[1:]]
 
 
 class ForkedAppProcess(AppProcess):
