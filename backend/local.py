@@ -118,6 +118,8 @@ class LocalBackend:
             notes.append("Engines of a cluster answer: they are sent the question and the passages found for it.")
         if settings.library:
             notes.append("Documents and questions are sent to the library server.")
+        if settings.chroma:
+            notes.append("Vectors of the documents are sent to the Chroma server, with their ids.")
         if settings.kv_server:
             notes.append("Keys and values (KV) of passages are sent to the KV server, without their text.")
         return " ".join(filter(None, notes))
