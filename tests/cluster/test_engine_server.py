@@ -1,7 +1,7 @@
 """An engine in a process of its own, on Ray Serve."""
 
 import time
-from threading import Event
+from threading import Event, Thread
 
 import pytest
 import ray
@@ -31,14 +31,20 @@ def model(folder):
 
 
 @pytest.fixture(scope="module")
-def dispatcher(folder, model):
-    """What sends questions to one engine."""
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+def config(folder, model):
+    """Ray runs, and a KV server."""
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     with valkey(folder) as server:
         models = ModelConfig(folder / "models", model, model, **OPTIONS)
-        start_engines(EngineConfig(models, folder, 2**28, f"redis://127.0.0.1:{server.port}"), 1)
-        yield Dispatcher(running_engines)
+        yield EngineConfig(models, folder, 2**28, f"redis://127.0.0.1:{server.port}", threads=1)
     ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def dispatcher(config):
+    """What sends questions to one engine."""
+    start_engines(config, 1)
+    return Dispatcher(running_engines)
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +84,33 @@ def test_an_engine_answers_as_the_front_does_is_stopped_and_is_replaced_when_it_
         time.sleep(0.5)
         dispatcher.refresh(front)
     assert last(dispatcher.ask(front, QUESTION, Event())).engine == dispatcher.engine_names()[0] != name
+
+
+@pytest.mark.slow
+def test_ray_starts_another_engine_while_there_are_many_questions(dispatcher, config, front, monkeypatch):
+    monkeypatch.setattr("cluster.engine_server.UPSCALE_S", 1.0)
+    start_engines(config, 1, 2)
+    long = Request(QUESTION.question, "direct", max_new_tokens=2000, temperature=1.0)
+    stop = Event()
+
+    def ask_again_and_again():
+        while not stop.is_set():
+            for _ in dispatcher.ask(front, long, stop):
+                pass
+
+    threads = [Thread(target=ask_again_and_again) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + 120
+    try:
+        while len(dispatcher.engine_names()) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.5)
+            dispatcher.refresh(front)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
 
 
 def test_a_missing_ray_cluster_is_named():
