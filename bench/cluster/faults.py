@@ -1,9 +1,10 @@
 """Engines of a cluster in processes of their own, and what happens to answers when processes are killed.
 
 The front is in this process, with its own engine as the reference: every question is answered by it alone, and then by
-the cluster. Faults: an engine or the KV server is killed while an answer is written or before. Wrong is a complete
-answer that differs from the reference, or an incomplete one that is not its beginning. After each fault the same
-question is repeated until its answer is complete: the time that takes is the recovery, without the answer's own.
+the cluster. Faults: an engine or the KV server is killed at a random time, and all engines are killed once a part of
+the answer is shown. Wrong is a complete answer that differs from the reference, or an incomplete one that is not its
+beginning. After each fault the same question is repeated until its answer is complete: the time that takes is the
+recovery, without the answer's own.
 """
 
 import random
@@ -35,6 +36,8 @@ from engine.request import Answer, Request
 TITLE = "faults of the processes of a cluster"
 COLUMNS = columns_of("fault n complete stopped wrong failed by_engines recovery_s max_recovery_s ttft_ms")
 NUM_PASSAGES, MAX_DELAY_S, NEW_TOKENS = 2, 2.0, 48
+LONG_TOKENS, MAX_PARTS = 300, 20  # of answers that are cut off, and parts of them that are shown before
+MID_ANSWER = "engines killed mid-answer"
 MAX_WAIT_S = 120.0
 REPLICA = "ray::ServeReplica:kvscope-engines"
 
@@ -77,7 +80,7 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     tokenizer = PromptTemplate(models.primary.tokenizer).tokenizer.data
     finder = TextFinder([make_paragraph(rng, tokenizer) for _ in range(4 * NUM_PASSAGES)])
     questions = make_questions(rng, 40)
-    results = {fault: _Results() for fault in ("none", "engine killed", "KV server killed")}
+    results = {fault: _Results() for fault in ("none", "engine killed", "KV server killed", MID_ANSWER)}
     with (
         _cluster(arguments) as (dispatcher, valkey),
         closing(CacheHierarchy(CacheHierarchyConfig(2 * GIB, 0), None, models.primary.device)) as tiers,
@@ -85,25 +88,29 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
         front = build_engine(models, lambda tokenizer: finder, tiers, arguments.data)
         dispatcher.start(lambda: front)
         _wait_for_engines(dispatcher, arguments.engines)
-        faults: dict[str, Callable[[], None]] = {
+        faults: dict[str, Callable[[], object]] = {
             "engine killed": lambda: _kill_engine(rng),
             "KV server killed": valkey.kill,
+            MID_ANSWER: lambda: [each.kill() for each in replicas()],
         }
         for number in progress(range(arguments.questions + arguments.runs), "questions"):
             name = "none" if number < arguments.questions else list(faults)[number % len(faults)]
-            # Half of the questions are sampled: those answers are written, so that a fault can come in the middle.
-            temperature = float(number % 4 >= 2)
+            is_cut = name == MID_ANSWER
+            temperature = float(is_cut or number % 4 >= 2)  # the others are greedy
             request = Request(
                 rng.choice(questions),
                 "direct",
                 passages=NUM_PASSAGES,
-                max_new_tokens=NEW_TOKENS,
+                max_new_tokens=LONG_TOKENS if is_cut else NEW_TOKENS,
                 temperature=temperature,
                 seed=number,
             )
             *_, expected = front.ask(request)
-            with _fault(faults.get(name), rng):
-                _check(dispatcher, front, expected, results[name])
+            if is_cut:
+                _check(dispatcher, front, expected, results[name], faults[name], rng.randint(1, MAX_PARTS))
+            else:
+                with _fault(faults.get(name), rng):
+                    _check(dispatcher, front, expected, results[name])
             if name != "none":
                 results[name].recoveries_s.append(_seconds_to_recover(dispatcher, front, expected))
             if name == "KV server killed":
@@ -142,7 +149,7 @@ def _wait_for_engines(dispatcher: Dispatcher, number: int) -> None:
 
 
 @contextmanager
-def _fault(fault: Callable[[], None] | None, rng: random.Random) -> Iterator[None]:
+def _fault(fault: Callable[[], object] | None, rng: random.Random) -> Iterator[None]:
     """Let something fail at a random time inside the block, or at its end."""
     timer = Timer(rng.uniform(0, MAX_DELAY_S), fault or (lambda: None))
     if fault is not None:
@@ -168,10 +175,21 @@ def replicas() -> list[psutil.Process]:
     return engines
 
 
-def _check(dispatcher: Dispatcher, front: Engine, expected: Answer, results: _Results) -> None:
-    """Ask the cluster and compare."""
+def _check(
+    dispatcher: Dispatcher,
+    front: Engine,
+    expected: Answer,
+    results: _Results,
+    fault: Callable[[], object] = lambda: None,
+    parts: int = 0,
+) -> None:
+    """Ask the cluster and compare; let something fail once so many parts of the answer were shown."""
+    shown = 0
     try:
-        *_, answer = dispatcher.ask(front, expected.request, Event())
+        for answer in dispatcher.ask(front, expected.request, Event()):
+            shown += bool(answer.text)
+            if shown == parts > 0:
+                fault()
     except Exception:  # noqa: BLE001  counted
         results.failed += 1
         return
