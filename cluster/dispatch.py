@@ -20,16 +20,16 @@ from engine.fidelity import FidelityCurve
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import QuestionKind, question_kind
 from engine.prompt.validate import validate
-from engine.request import Answer, Request
-from engine.trace import Trace
+from engine.request import Answer, RatioPreview, Request
+from engine.trace import Stage, Trace
 
-PROTOCOL = 1  # changes with the meaning of what front and engines send each other
+PROTOCOL = 2  # changes with the meaning of what front and engines send each other
 REFRESH_S = 5.0  # between two looks at the engines and their chunks
 STOP_S = 0.5  # between two requests to stop
 POLL_S = 0.05  # between two looks at whether the user stopped the answer
 DELETED_S = 3600.0  # that deletions are repeated to engines that come or come back
 STOPPED = "The engine {} stopped while it answered. Ask again; another engine will answer."
-SENT_FIELDS = {field.name for field in fields(Answer)} - {"request", "trace", "preview", "draft", "engine"}
+SENT_FIELDS = {field.name for field in fields(Answer)} - {"request", "engine"}
 Changes = dict[str, Any]  # fields of an answer that differ from the one sent before
 log = logging.getLogger("kvscope")
 
@@ -148,7 +148,7 @@ class Dispatcher:
         answer, trace = Answer(request, Trace()), Trace()
         yield answer
         prepared = front.prepare(request, trace)
-        question = Question(uuid4().hex, EngineInfo.of(front), replace(request, draft=False), prepared, front.fidelity)
+        question = Question(uuid4().hex, EngineInfo.of(front), request, prepared, front.fidelity)
         chunks = [(front.cache.chunk_key(ids), len(ids)) for ids in prepared.passage_ids]
         while not cancel.is_set() and (name := self._choose(chunks)):
             sent_ms = trace.now_ms()
@@ -278,14 +278,16 @@ def changes_of(answers: Iterator[Answer]) -> Iterator[Changes]:
     sent: Changes = {}
     for answer in answers:
         values = {name: getattr(answer, name) for name in SENT_FIELDS} | {"trace": answer.trace.snapshot()}
+        if (draft := answer.draft) is not None:  # it grows: send what it is now
+            values["draft"] = replace(draft, trace=draft.trace.snapshot())
         changes = {name: value for name, value in values.items() if name not in sent or _is_new(value, sent[name])}
         sent |= changes
         yield changes
 
 
 def _is_new(value: Any, sent: Any) -> bool:
-    if isinstance(value, Trace):  # the start differs always
-        return value.as_dict() != sent.as_dict()
+    if isinstance(value, Trace | Answer) and sent is not None:  # the start of a trace differs always
+        return bool(value.as_dict() != sent.as_dict())
     return value is not sent and bool(value != sent)
 
 
@@ -310,6 +312,21 @@ def _stop_with(cancel: Event, stop: Callable[[], None]) -> Iterator[None]:
 
 def _as_seen_here(answer: Answer, request: Request, engine: str, trace: Trace, sent_ms: float) -> Answer:
     """Return an engine's answer with the user's request, and its stages after those of the front's trace."""
-    stages = [replace(stage, start_ms=stage.start_ms + sent_ms) for stage in answer.trace.stages]
-    seen = Trace(stages=[*trace.stages, *stages], ttft_ms=trace.ttft_ms, start_s=trace.start_s)
-    return replace(answer, request=request, trace=seen, engine=engine)
+    seen = Trace(stages=_later(answer.trace, sent_ms, trace.stages), ttft_ms=trace.ttft_ms, start_s=trace.start_s)
+    draft, preview = answer.draft, answer.preview
+    if draft is not None:
+        ttft_ms = None if draft.trace.ttft_ms is None else draft.trace.ttft_ms + sent_ms
+        draft_trace = Trace(stages=_later(draft.trace, sent_ms, ()), ttft_ms=ttft_ms, start_s=trace.start_s)
+        draft = replace(draft, request=request, trace=draft_trace)
+
+    def preview_seen(ratio: float) -> RatioPreview | None:
+        found = preview(ratio) if preview else None
+        return found and replace(found, ttft_ms=None if found.ttft_ms is None else found.ttft_ms + sent_ms)
+
+    shown = replace(answer, request=request, trace=seen, engine=engine, draft=draft)
+    return replace(shown, preview=preview_seen) if preview else shown
+
+
+def _later(trace: Trace, ms: float, before: Sequence[Stage]) -> list[Stage]:
+    """Return the stages of a trace, so much later, after others."""
+    return [*before, *(replace(stage, start_ms=stage.start_ms + ms) for stage in trace.stages)]

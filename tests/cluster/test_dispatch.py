@@ -1,9 +1,11 @@
 """Questions and their engines: the same answers, another engine after a failure, and never a mixed answer."""
 
 from dataclasses import replace
+from itertools import pairwise
 from threading import Event
 
 import pytest
+from ray import cloudpickle
 
 from cluster.dispatch import STOPPED, Dispatcher, EngineInfo, EngineLost, changes_of
 from engine.errors import BadRequest
@@ -43,7 +45,7 @@ class Remote:
             if number == self.fails_at:
                 self.is_lost = True
             self._check()
-            answer = replace(answer, **changes)
+            answer = replace(answer, **cloudpickle.loads(cloudpickle.dumps(changes)))  # as Ray does
             yield answer
 
     def stop(self, question_id):
@@ -87,6 +89,31 @@ def test_an_engine_without_documents_gives_the_fronts_answer(front):
     assert answers[-1].request == QUESTION and answers[0].state == "searching"
     assert answers[-1].trace.ttft_ms > 0 and {"search", "load"} <= {stage.name for stage in answers[-1].trace.stages}
     assert not front.cache.tree.nodes  # the front computed nothing
+
+
+def test_the_ratio_of_an_engines_answer_is_previewed_as_that_of_the_fronts(front):
+    question = replace(QUESTION, method="cacheclip", recompute_ratio=0.3)
+    alone = last(make_engine(*NAMES).ask(question))
+    answer = ask(dispatch({"one": Remote(make_engine())}), front, question)[-1]
+    assert answer.engine == "one" and answer.actual_ratio == alone.actual_ratio > 0
+    for ratio in (0.0, 0.3, 0.6, 1.0):
+        assert answer.preview(ratio).passages == alone.preview(ratio).passages
+
+
+def test_a_draft_is_shown_and_verified_as_that_of_the_front(front):
+    question = replace(QUESTION, method="cacheclip", recompute_ratio=0.5, draft=True)
+    engines = [make_engine(*NAMES), make_engine(), front]
+    for engine in engines:
+        engine.min_draft_wait_ms = 0.0
+    last(engines[0].ask(QUESTION))  # a draft needs cached KV
+    alone = last(engines[0].ask(question))
+    dispatcher = dispatch({"one": Remote(engines[1])})
+    ask(dispatcher, front)
+    answers = ask(dispatcher, front, question)
+    assert answers[-1].draft.text == alone.draft.text != "" and answers[-1].draft_status == alone.draft_status
+    assert answers[-1].text == alone.text and answers[-1].draft.trace.ttft_ms < answers[-1].trace.ttft_ms
+    drafts = [answer.draft.text for answer in answers if answer.draft and not answer.text]
+    assert len(set(drafts)) > 3 and all(later.startswith(earlier) for earlier, later in pairwise(drafts))
 
 
 def test_the_next_question_about_the_same_passages_goes_to_the_same_engine(front):
