@@ -10,9 +10,10 @@ from typing import IO, TypeVar, cast
 from backend.interface.backend import Status, TierUsage
 from backend.interface.cache import KVServerUsage
 from backend.interface.cluster import EngineCluster
+from backend.interface.errors import BadSettings
 from backend.interface.library import IngestProgress
 from backend.runtime.loader import SHUTDOWN_TIMEOUT_S, RuntimeLoader, model_config
-from backend.runtime.secrets import Secrets
+from backend.runtime.secrets import LIBRARY_KEY, Secrets
 from backend.runtime.settings import Settings
 from backend.runtime.tasks import TaskRegistry
 from backend.services.cache import ChunkOwners, LocalCacheService, kv_server_usage
@@ -57,6 +58,8 @@ class LocalBackend:
         cluster: EngineCluster | None = None,
     ) -> None:
         secrets = secrets or Secrets()
+        if settings.library and not secrets.library_key:
+            raise BadSettings(f"--library needs a key in {LIBRARY_KEY}.")
         self.tasks = TaskRegistry()
         self.loader = RuntimeLoader(settings, self.tasks, overrides or {}, secrets)
         self._chunk_owners = chunk_owners = ChunkOwners()
@@ -67,8 +70,10 @@ class LocalBackend:
         self.feedback = Feedback(settings.data)
         url, model, context = settings.answer_server, settings.answer_server_model, settings.answer_server_context
         self.answer_server = AnswerServer(url, model, secrets.answer_server_key, context) if url else None
-        self._follower = DeletionFollower(self.loader, chunk_owners, self.feedback) if settings.library else None
         self._cluster = cluster
+        self._follower = None
+        if settings.library:
+            self._follower = DeletionFollower(self.loader, chunk_owners, self.feedback, cluster)
         if cluster is not None:
             self.loader.on_passages_deleted = cluster.delete
         self._metrics = Metrics(self.tier_usage, self._kernels, self._kv_server)

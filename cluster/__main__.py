@@ -18,12 +18,12 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from math import ceil
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 
 import psutil
 
 from backend.runtime.loader import GIB, model_config
-from backend.runtime.secrets import LIBRARY_KEY, Secrets, take_secrets
+from backend.runtime.secrets import ANSWER_SERVER_KEY, KV_SERVER_PASSWORD, LIBRARY_KEY, Secrets, take_secrets
 from backend.runtime.settings import Settings, read_settings
 from cluster.processes import Supervised, end_all
 from engine.errors import BadRequest
@@ -47,10 +47,10 @@ def main() -> int:
         defaults = ["--port", LIBRARY_PORT] if arguments.command == "library" else []
         settings, given = read_settings([*defaults, *others]), take_secrets()
         commands: dict[str, Callable[[], None]] = {
-            "up": lambda: _up(arguments, others, settings),
+            "up": lambda: _up(arguments, others, settings, given),
             "down": lambda: _down(settings.data / PID_FILE),
             "library": lambda: _serve_library(arguments, settings, given),
-            "engines": lambda: _run_engines(arguments, settings, given, Event()),
+            "engines": lambda: _run_engines(arguments, settings, given),
         }
         commands[arguments.command]()
     except KVScopeError as error:
@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _up(arguments: argparse.Namespace, others: Sequence[str], settings: Settings) -> None:
+def _up(arguments: argparse.Namespace, others: Sequence[str], settings: Settings, given: Secrets) -> None:
     """Run everything on this machine: Valkey, Chroma, the library, the page, Ray and the engines."""
     from cluster.valkey import free_port, valkey_command
 
@@ -93,14 +93,14 @@ def _up(arguments: argparse.Namespace, others: Sequence[str], settings: Settings
     chroma_run = ["run", "--host", "127.0.0.1", "--port", str(chroma), "--path", str(data / "chroma")]
     at_chroma = ["--chroma", f"http://127.0.0.1:{chroma}"]
     on_library = ["library", "--data", str(data), "--host", "127.0.0.1", "--port", str(library), *at_chroma]
+    passed_on = {KV_SERVER_PASSWORD: given.kv_server_password, ANSWER_SERVER_KEY: given.answer_server_key}
     processes = [
         Supervised("Chroma", [str(Path(sys.executable).with_name("chroma")), *chroma_run], is_quiet=True),
         Supervised("The library", [*python, "cluster", *on_library, *rest], {LIBRARY_KEY: key}),
-        Supervised("The page", [*python, "app", *page, *at_library, *rest], {LIBRARY_KEY: key}),
+        Supervised("The page", [*python, "app", *page, *at_library, *rest], {LIBRARY_KEY: key, **passed_on}),
     ]
     if not settings.kv_server:
         processes.insert(0, Supervised("Valkey", valkey_command(valkey, data, VALKEY_MEMORY), is_quiet=True))
-    ended = Event()
     (data / PID_FILE).write_text(str(os.getpid()))
     with ExitStack() as files:
         files.callback((data / PID_FILE).unlink, missing_ok=True)
@@ -110,14 +110,13 @@ def _up(arguments: argparse.Namespace, others: Sequence[str], settings: Settings
         def started() -> None:
             log.info("Open http://127.0.0.1:%d; the page waits for the engines", settings.port)
 
-        _run_engines(arguments, engine_settings, Secrets(), ended, processes, started)
+        _run_engines(arguments, engine_settings, given, processes, started)
 
 
 def _run_engines(
     arguments: argparse.Namespace,
     settings: Settings,
     given: Secrets,
-    ended: Event,
     processes: Sequence[Supervised] = (),
     started: Callable[[], None] = lambda: None,
 ) -> None:
@@ -134,10 +133,13 @@ def _run_engines(
         ray.init(num_cpus=cpus, include_dashboard=False, log_to_driver=False)
     with ExitStack() as files:
         files.callback(ray.shutdown)
-        for each in (signal.SIGINT, signal.SIGTERM):  # Ray has set its own
+        ended = Event()
+        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # Ray has set its own
             signal.signal(each, lambda *_: ended.set())
-        for process in processes:
-            process.check()
+        supervising = Thread(target=_supervise, args=[processes, ended])
+        supervising.start()
+        files.callback(supervising.join)
+        files.callback(ended.set)
         started()
         cache_bytes, bits = int(settings.cpu_cache_gib * GIB), settings.kv_server_bits
         config = EngineConfig(
@@ -151,9 +153,14 @@ def _run_engines(
         )
         start_engines(config, arguments.engines, arguments.max_engines, cpus_per_engine)
         log.info("%d engines are ready", arguments.engines)
-        while not ended.wait(POLL_S):
-            for process in processes:
-                process.check()
+        ended.wait()
+
+
+def _supervise(processes: Sequence[Supervised], ended: Event) -> None:
+    while not ended.is_set():
+        for process in processes:
+            process.check()
+        ended.wait(POLL_S)
 
 
 def _serve_library(arguments: argparse.Namespace, settings: Settings, given: Secrets) -> None:

@@ -171,6 +171,10 @@ class Dispatcher:
                 self._repeat_deletions(name, [key for key, _ in chunks])
         yield from front.ask(request, cancel, prepared)
 
+    def chunk_keys(self) -> set[str]:
+        """Return the keys of the chunks that some engine has, as far as is known."""
+        return {key for name in self.engine_names() for key in self._map.chunks_of(name)}
+
     def delete(self, keys: Sequence[str]) -> None:
         """Have chunks deleted from all engines, also from those that cannot be reached now. Does not wait for them."""
         now = time.monotonic()

@@ -1,25 +1,20 @@
 """The library of several KVScopes as a server: `python -m cluster library`. Its client is `store/remote_library.py`.
 
-It is the only process that writes documents. A request runs one method of the library in a thread of its own.
+It is the only process that writes documents.
 """
 
-import asyncio
-import hmac
 import logging
 import secrets
 import tempfile
+import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
-from threading import Event, Lock, Semaphore, Thread
+from threading import Event, Lock, Thread
 from typing import Any
 
 import uvicorn
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
 from tokenizers import Tokenizer
 
 from backend.interface.errors import BadSettings
@@ -27,6 +22,7 @@ from backend.runtime.loader import RuntimeLoader, model_config
 from backend.runtime.secrets import LIBRARY_KEY
 from backend.runtime.settings import Settings
 from backend.runtime.tasks import TaskRegistry
+from cluster.library_app import Runs, library_app
 from engine.model.loading.resolve import resolve
 from engine.model.tokenizer import TextTokenizer
 from store.catalog.transfer import export_library
@@ -34,27 +30,15 @@ from store.data_folder import restrict_access, temporary_folder
 from store.document_library import DocumentLibrary
 from store.errors import KVScopeError
 from store.lock import FolderLock
-from store.remote_library import (
-    BLOCK_BYTES,
-    END,
-    HEARTBEAT_S,
-    OPERATIONS,
-    PATH,
-    PROTOCOL,
-    PROTOCOL_HEADER,
-    Deletions,
-    LibraryServer,
-    Operation,
-    error_line,
-    value_line,
-)
+from store.remote_library import BLOCK_BYTES, Deletions, DocumentList, LibraryServer
 from store.types import Chunk, Progress
 
-MAX_LINE_BYTES = 2**20  # of arguments
-MAX_WAITING = 4  # values for a slow client
 GRACE_S = 3  # for running requests at the end
-KEPT_PASSAGES = 10_000  # deleted ones, whose texts are remembered until the process ends
-HEADERS = {PROTOCOL_HEADER: str(PROTOCOL)}
+KEEP_ALIVE_S = 65  # of idle connections, longer than clients keep them
+MAX_CONNECTIONS = 1000
+CLEAN_S = 10.0  # between two attempts to delete what could not be deleted
+SAME_FILE_POLL_S = 0.5
+KEPT_PASSAGES, KEPT_S = 10_000, 3600.0  # deleted ones, whose texts are remembered for the backends
 log = logging.getLogger("kvscope")
 
 
@@ -65,9 +49,19 @@ class SharedLibrary(DocumentLibrary, LibraryServer):
         super().__init__(root, *arguments)
         self._data = root.parent
         self._process = secrets.token_hex(8)  # in cursors: those of an earlier process are unknown
-        self._deleted = deque[tuple[str, str]](maxlen=KEPT_PASSAGES)  # document id, empty if it exists, and passage
+        self._deleted = deque[tuple[float, str, str]](maxlen=KEPT_PASSAGES)  # time, document (if it is gone), passage
         self._num_deleted = 0
         self._deleted_lock = Lock()
+
+    def add(self, path: Path, name: str) -> Iterator[Progress]:
+        """As `Library.add`; while someone else adds the same file, wait: that may be cancelled."""
+        is_added_elsewhere = True
+        while is_added_elsewhere:
+            for step in super().add(path, name):
+                is_added_elsewhere = step.stage == "indexed" and step.document is None
+                yield Progress("waiting", 0, 1) if is_added_elsewhere else step
+            if is_added_elsewhere:
+                time.sleep(SAME_FILE_POLL_S)
 
     def delete(self, document_id: str) -> list[Chunk]:
         chunks = super().delete(document_id)
@@ -82,14 +76,20 @@ class SharedLibrary(DocumentLibrary, LibraryServer):
             present = {chunk.passage for chunk in self.chunks(document_id)}
             self._record("", [passage for passage in before if passage not in present])
 
+    def documents_since(self, version: str) -> DocumentList:
+        current = f"{self._process}-{self.num_changes}"  # read first: it may be too old, never too new
+        return DocumentList(current, None if version == current else self.documents())
+
     def deletions(self, cursor: str) -> Deletions:
         with self._deleted_lock:
+            while self._deleted and self._deleted[0][0] < time.monotonic() - KEPT_S:
+                self._deleted.popleft()
             process, _, count = cursor.partition("-")
             num_new = self._num_deleted - int(count) if process == self._process and count.isdecimal() else -1
             is_complete = 0 <= num_new <= len(self._deleted)
             new = list(self._deleted)[len(self._deleted) - num_new :] if is_complete else []
-            ids = list(dict.fromkeys(each for each, _ in new if each))
-            passages = [passage for _, passage in new]
+            ids = list(dict.fromkeys(document for _, document, _ in new if document))
+            passages = [passage for _, _, passage in new]
             return Deletions(f"{self._process}-{self._num_deleted}", is_complete, ids, passages)
 
     def export(self) -> Iterator[bytes]:
@@ -101,60 +101,8 @@ class SharedLibrary(DocumentLibrary, LibraryServer):
 
     def _record(self, document_id: str, passages: Sequence[str]) -> None:
         with self._deleted_lock:
-            self._deleted.extend((document_id, passage) for passage in passages)
+            self._deleted.extend((time.monotonic(), document_id, passage) for passage in passages)
             self._num_deleted += len(passages)
-
-
-def library_app(library: SharedLibrary, key: str, max_file_bytes: int) -> Starlette:
-    """Return the ASGI application; requests need `key` as bearer token."""
-    if not key:
-        raise ValueError("the key must not be empty")
-
-    async def call(request: Request) -> Response:
-        given = request.headers.get("authorization", "")
-        if not hmac.compare_digest(given.encode(), f"Bearer {key}".encode()):
-            return _refusal(401)
-        operation = OPERATIONS.get(request.path_params["method"])
-        if operation is None:
-            return _refusal(404)
-        with ExitStack() as files:
-            file = files.enter_context(tempfile.NamedTemporaryFile())  # empty if the method takes none
-            try:
-                line = await _read_body(request, file, max_file_bytes if operation.takes_file else 0)
-                arguments = operation.decode(line, Path(file.name))
-            except (ValueError, RecursionError):
-                return _refusal(400)
-            run = _Run(operation, lambda: getattr(library, operation.name)(*arguments), files.pop_all())
-        return StreamingResponse(run.lines(), headers=HEADERS, media_type="application/x-ndjson")
-
-    async def health(request: Request) -> Response:
-        return JSONResponse({"status": "ok"}, headers=HEADERS)
-
-    return Starlette(routes=[Route(PATH + "{method}", call, methods=["POST"]), Route("/health", health)])
-
-
-def _refusal(status: int) -> Response:
-    return Response(status_code=status, headers=HEADERS)
-
-
-async def _read_body(request: Request, file: Any, max_bytes: int) -> bytes:
-    """Return the first line, and write the rest to a file. Raises ValueError if something is too long."""
-    line, is_line, size = b"", True, 0
-    async for block in request.stream():
-        if is_line:
-            line += block
-            if b"\n" not in line and len(line) > MAX_LINE_BYTES:
-                raise ValueError("the arguments are too long")
-            if b"\n" in line:
-                line, _, block = line.partition(b"\n")
-                is_line = False
-        if not is_line and block:
-            size += len(block)
-            if size > max_bytes:
-                raise ValueError("the body is too long")
-            await asyncio.to_thread(file.write, block)
-    file.flush()
-    return line
 
 
 def serve(settings: Settings, key: str, certificate: str = "", certificate_key: str = "") -> None:
@@ -165,7 +113,8 @@ def serve(settings: Settings, key: str, certificate: str = "", certificate_key: 
         restrict_access(settings.data)
         tempfile.tempdir = str(temporary.absolute())
         library = _open(settings)
-        app = library_app(library, key, settings.limits.max_file_bytes)
+        runs = Runs()
+        app = library_app(library, key, settings.limits.max_file_bytes, runs)
         config = uvicorn.Config(
             app,
             settings.host,
@@ -173,18 +122,21 @@ def serve(settings: Settings, key: str, certificate: str = "", certificate_key: 
             log_level="warning",
             access_log=False,
             timeout_graceful_shutdown=GRACE_S,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            limit_concurrency=MAX_CONNECTIONS,
             ssl_certfile=certificate or None,
             ssl_keyfile=certificate_key or None,
         )
         ended = Event()
-        filling = Thread(target=_embed_missing, args=[library, ended], name="vectors")
-        filling.start()
+        upkeep = Thread(target=_keep_complete, args=[library, ended], name="upkeep")
+        upkeep.start()
         log.info("The library of %s is served on %s:%d", settings.data, settings.host, settings.port)
         try:
             uvicorn.Server(config).run()
         finally:
             ended.set()
-            filling.join()
+            runs.close(GRACE_S)
+            upkeep.join()
             library.close()
 
 
@@ -197,8 +149,8 @@ def _open(settings: Settings) -> SharedLibrary:
     return library
 
 
-def _embed_missing(library: SharedLibrary, ended: Event) -> None:
-    """Compute the vectors that are missing, as after the loss of the Chroma server's data."""
+def _keep_complete(library: SharedLibrary, ended: Event) -> None:
+    """Compute the vectors that are missing; delete what a full disk or the Chroma server did not let be deleted."""
     try:
         with closing(library.embed_missing()) as steps:
             for _ in steps:
@@ -206,58 +158,6 @@ def _embed_missing(library: SharedLibrary, ended: Event) -> None:
                     return
     except KVScopeError as error:
         log.warning("vectors are still missing: %s", error)
-
-
-class _Run:
-    """One call of a method, in a thread of its own."""
-
-    def __init__(self, operation: Operation, call: Callable[[], Any], files: ExitStack) -> None:
-        self._operation, self._call, self._files = operation, call, files
-        self._is_over = Event()  # also when the client has gone
-        self._space = Semaphore(MAX_WAITING)
-
-    async def lines(self) -> AsyncIterator[bytes]:
-        """Yield the response's lines; closing this closes the method's iterator at its next value."""
-        queue, loop = asyncio.Queue[bytes](), asyncio.get_running_loop()
-        Thread(target=self._run, args=[lambda line: loop.call_soon_threadsafe(queue.put_nowait, line)]).start()
-        line = b""
-        try:
-            while not line.startswith((END, b'{"error"')):
-                try:
-                    line = await asyncio.wait_for(queue.get(), HEARTBEAT_S)
-                except TimeoutError:
-                    line = b"\n"
-                else:
-                    self._space.release()
-                yield line
-        finally:
-            self._is_over.set()
-            self._space.release()
-
-    def _run(self, send: Callable[[bytes], object]) -> None:
-        try:
-            with self._files:
-                result = self._call()
-                if self._operation.yields:
-                    with closing(result):
-                        for value in result:
-                            if not self._send(send, value_line(self._operation, value)):
-                                return
-                else:
-                    self._send(send, value_line(self._operation, result))
-            self._send(send, END + b"\n")
-        except (KVScopeError, ValueError) as error:
-            self._send(send, error_line(error))
-        except Exception as error:
-            log.exception("%s failed", self._operation.name)
-            reason = KVScopeError(f"The library failed ({type(error).__name__}). See its log for details.")
-            self._send(send, error_line(reason))
-
-    def _send(self, send: Callable[[bytes], object], line: bytes) -> bool:
-        """Send a line as soon as there is space; return False if the client has gone."""
-        if not self._is_over.is_set():
-            self._space.acquire()
-        if self._is_over.is_set():
-            return False
-        send(line)
-        return True
+    while not ended.wait(CLEAN_S):
+        with suppress(KVScopeError):
+            library.purge()

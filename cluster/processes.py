@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-RESTART_S = 0.3  # from the end of a process to its next start
+RESTART_S, MAX_RESTART_S = 0.3, 30.0  # from the end of a process to its next start; longer each time it ends early
+EARLY_S = 10.0  # after its start
 END_S = 10.0  # to end by itself, before it is killed
 log = logging.getLogger("kvscope")
 
@@ -23,14 +24,19 @@ class Supervised:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     is_quiet: bool = False  # its standard output is of no interest
     process: "subprocess.Popen[bytes] | None" = None
-    ended_at: float = 0.0
+    started_at: float = 0.0
+    restart_at: float = 0.0
+    wait_s: float = 0.0
 
     def check(self) -> None:
         """Start the process if it does not run; again only after RESTART_S."""
         if self.process is not None and self.process.poll() is not None:
             log.warning("%s ended (exit status %d) and is started again", self.name, self.process.returncode)
-            self.process, self.ended_at = None, time.monotonic()
-        if self.process is None and time.monotonic() >= self.ended_at + RESTART_S:
+            is_early = time.monotonic() < self.started_at + EARLY_S
+            self.wait_s = min(max(2 * self.wait_s, RESTART_S), MAX_RESTART_S) if is_early else RESTART_S
+            self.process, self.restart_at = None, time.monotonic() + self.wait_s
+        if self.process is None and time.monotonic() >= self.restart_at:
+            self.started_at = time.monotonic()
             environment = {**os.environ, **self.environment}
             output = subprocess.DEVNULL if self.is_quiet else None
             self.process = subprocess.Popen(self.command, env=environment, stdout=output, start_new_session=True)

@@ -261,6 +261,16 @@ class DocumentLibrary(Library):
                 self._purge_pending()
             return chunks
 
+    @property
+    def num_changes(self) -> int:
+        """A number that grows with every change of a document."""
+        return self._catalog.num_changes
+
+    def purge(self) -> None:
+        """Delete what earlier changes left to be deleted. Raises StoreFull."""
+        with self._lock:
+            self._purge_pending()
+
     def close(self) -> None:
         with self._lock:
             self._opened.close()

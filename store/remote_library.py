@@ -3,14 +3,17 @@
 POST /v1/library/METHOD has a JSON array of the arguments in the first line of its body; a method that takes a file has
 the file's bytes after it. The response is JSON lines: {"value": ...} for what the method returns, or for each value
 that it yields, then {"end": true}, or {"error": the exception's class, "message": ...}. An empty line is a sign of
-life. Closing the connection closes the method's iterator, which leaves no trace of what it has not completed.
+life. A method that yields goes on to its next value when it is asked to, by POST /v1/library/RUN/next, where RUN is in
+the response's headers; /v1/library/RUN/close closes its iterator, and returns when that is done. So does the end of the
+connection.
 """
 
 import inspect
 import json
 import ssl
+import time
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,12 +26,14 @@ from store import errors
 from store.catalog.transfer import ImportFailed
 from store.errors import KVScopeError, LibraryUnavailable, UnreadableDocument
 from store.library import Library
+from store.types import Document
 
 PROTOCOL = 1  # changes with the methods and their types
-PROTOCOL_HEADER = "kvscope-library"
+PROTOCOL_HEADER, RUN_HEADER = "kvscope-library", "kvscope-run"
 PATH = "/v1/library/"
 HEARTBEAT_S = 2.0  # between two signs of life
 TIMEOUTS = httpx.Timeout(10.0, connect=3.0, pool=None)
+RETRY_S = 1.0  # after a failure, in which calls fail at once
 BLOCK_BYTES = 2**18
 VALUE, END = b'{"value":', b'{"end":true}'
 ERRORS: dict[str, type[Exception]] = {
@@ -48,8 +53,19 @@ class Deletions:
     passages: list[str]  # of deleted documents, and those that re-indexed ones do not have any more
 
 
+@dataclass(frozen=True, slots=True)
+class DocumentList:
+    """The documents at some time."""
+
+    version: str  # of the library; it changes with every document
+    documents: list[Document] | None  # None: as in the version that the client has
+
+
 class LibraryServer(Library, Protocol):
     """A library that several backends use."""
+
+    def documents_since(self, version: str) -> DocumentList:
+        """Return all documents, newest first, unless this is still the library's version."""
 
     def deletions(self, cursor: str) -> Deletions:
         """Return what was deleted since the call that returned `cursor`; everything is unknown to an empty one."""
@@ -109,10 +125,12 @@ OPERATIONS = {
 
 def connect(url: str, key: str) -> LibraryServer:
     """Return the library at an address such as http://10.0.0.5:7870. Raises LibraryUnavailable."""
-    if not key:
-        raise LibraryUnavailable(f"The library at {url} needs a key (KVSCOPE_LIBRARY_KEY).")
     library = cast(LibraryServer, _RemoteLibrary(url, key))
-    library.info()
+    try:
+        library.info()
+    except BaseException:
+        library.close()
+        raise
     return library
 
 
@@ -125,11 +143,21 @@ class _RemoteLibrary:
         limits = httpx.Limits(max_connections=None)
         context = ssl.create_default_context()  # with the certificates of SSL_CERT_FILE, if it is set
         self._client = httpx.Client(headers=headers, timeout=TIMEOUTS, limits=limits, verify=context, trust_env=False)
+        self._retry_at, self._failure = 0.0, ""
+        self._listed = DocumentList("", [])
 
     def __getattr__(self, name: str) -> Any:
         if name not in OPERATIONS:
             raise AttributeError(name)
         return partial(self._call, OPERATIONS[name])
+
+    def documents(self) -> list[Document]:
+        """Return all documents, newest first; they are sent again only if there was a change."""
+        known = self._listed
+        found: DocumentList = self._call(OPERATIONS["documents_since"], known.version)
+        if found.documents is not None:
+            self._listed = known = found
+        return list(known.documents or ())
 
     def close(self) -> None:
         self._client.close()
@@ -139,30 +167,48 @@ class _RemoteLibrary:
         values = self._values(operation, line, path)
         if operation.yields:
             return values
-        with closing(values):
-            return next(values)
+        (value,) = values  # to the end, or the connection could not be used again
+        return value
 
     def _values(self, operation: Operation, line: bytes, path: Path | None) -> Generator[Any]:
+        if time.monotonic() < self._retry_at:
+            raise LibraryUnavailable(self._failure)
         try:
             content = _body(line, path) if path else line
             with self._client.stream("POST", self._url + PATH + operation.name, content=content) as response:
                 self._check(response)
-                for line in _lines(response.iter_bytes()):
-                    if line.startswith(VALUE):
-                        yield operation.value.validate_json(line.removeprefix(VALUE)[:-1])
-                    elif line == END:
-                        return
-                    else:
-                        error = json.loads(line)
-                        raise ERRORS.get(error["error"], KVScopeError)(error["message"])
+                run, is_over = response.headers[RUN_HEADER], False
+                try:
+                    for line in _lines(response.iter_bytes()):
+                        if line.startswith(VALUE):
+                            yield operation.value.validate_json(line.removeprefix(VALUE)[:-1])
+                            if operation.yields:
+                                self._tell(run, "next")
+                        else:
+                            is_over = True
+                            if line != END:
+                                error = json.loads(line)
+                                raise ERRORS.get(error["error"], KVScopeError)(error["message"])
+                finally:
+                    if not is_over:
+                        with suppress(httpx.HTTPError):
+                            self._tell(run, "close")
         except httpx.HTTPError as error:
             reason = str(error) or type(error).__name__
-            raise LibraryUnavailable(f"The library at {self._url} does not answer ({reason}).") from error
-        raise LibraryUnavailable(f"The library at {self._url} ended while it answered.")
+            self._failure = f"The library at {self._url} does not answer ({reason})."
+            self._retry_at = time.monotonic() + RETRY_S
+            raise LibraryUnavailable(self._failure) from error
+        if not is_over:
+            raise LibraryUnavailable(f"The library at {self._url} ended while it answered.")
+
+    def _tell(self, run: str, what: str) -> None:
+        self._client.post(f"{self._url}{PATH}{run}/{what}")
 
     def _check(self, response: httpx.Response) -> None:
         """Raise LibraryUnavailable for what is no answer of a library of this version."""
         protocol = response.headers.get(PROTOCOL_HEADER, "")
+        if response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:  # of a proxy, or of the library
+            raise LibraryUnavailable(f"The library at {self._url} answers with status {response.status_code}.")
         if not protocol.isdecimal():
             raise LibraryUnavailable(f"What answers at {self._url} is no library of KVScope.")
         if int(protocol) != PROTOCOL:
@@ -189,10 +235,13 @@ def _body(line: bytes, path: Path) -> Iterator[bytes]:
 
 def _lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield complete lines but empty ones."""
-    rest = b""
+    parts: list[bytes] = []  # of the last line; it may be long
     for block in blocks:
-        *complete, rest = (rest + block).split(b"\n")
-        yield from filter(None, complete)
+        *complete, rest = block.split(b"\n")
+        for line in complete:
+            yield from filter(None, [b"".join([*parts, line])])
+            parts = []
+        parts.append(rest)
 
 
 def value_line(operation: Operation, value: Any) -> bytes:
@@ -203,5 +252,5 @@ def value_line(operation: Operation, value: Any) -> bytes:
 def error_line(error: Exception) -> bytes:
     """Return the line of an error that the client is to raise."""
     name = type(error).__name__
-    message = error.args[0] if name in ERRORS and error.args else str(error)
+    message = str(error.args[0]) if name in ERRORS and error.args else str(error)
     return json.dumps({"error": name, "message": message}).encode() + b"\n"

@@ -30,5 +30,8 @@ class EngineCluster(Protocol):
     def ask(self, front: Engine, request: Request, cancel: Event) -> Iterator[Answer]:
         """Answer a request as `Engine.ask` does."""
 
+    def chunk_keys(self) -> set[str]:
+        """Return the keys of the chunks that some engine has, as far as is known."""
+
     def delete(self, keys: Sequence[str]) -> None:
         """Delete chunks from all engines."""

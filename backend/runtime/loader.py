@@ -32,7 +32,7 @@ from engine.errors import BadRequest, Cancelled, LoadingFailed, ModelNotReady
 from engine.model.loading.load import select_dtype
 from engine.types import ChunkKV
 from store.document_library import DocumentLibrary
-from store.errors import KVScopeError, LibraryUnavailable, StoreFull
+from store.errors import KVScopeError, LibraryUnavailable, StoreFull, VectorsUnavailable
 from store.ingest.chunker import ChunkConfig
 from store.kv.blobs import DiskBlobs
 from store.library import Library
@@ -48,7 +48,7 @@ GIB = 2**30
 SHUTDOWN_TIMEOUT_S = 10.0  # for the longest step that cannot be cancelled, such as reading weights
 MODEL_SETTINGS = {field.name for field in fields(ModelConfig)} - {"folder"}
 BUDGET_SETTINGS = {"device": "gpu_cache_gib", "host": "cpu_cache_gib", "disk": "disk_cache_gib"}  # by tier
-LIBRARY_RETRY_S = 1.0
+SERVER_RETRY_S = 1.0
 RELOADING = "reloading"  # name of the thread that changes the settings
 log = logging.getLogger("kvscope")
 
@@ -338,11 +338,11 @@ class RuntimeLoader:
         while True:
             try:
                 library = connect(self.settings.library, self._secrets.library_key)
+                chunking, self._last_documents = library.info().chunking, library.documents()
             except LibraryUnavailable as error:
                 self._report(f"Waiting for the library. {error}", 0.95)
-                sleep(LIBRARY_RETRY_S)
+                sleep(SERVER_RETRY_S)
             else:
-                chunking = library.info().chunking
                 values = {"chunk_size": chunking.tokens, "chunk_overlap": chunking.overlap}
                 self.settings = self.settings.updated(values)  # the library's are shown
                 return library
@@ -361,7 +361,12 @@ class RuntimeLoader:
         embedder = self._embedder(self.settings.embedding_model, select_dtype("cpu", self.settings.dtype)[1])
         embedder.embed([embedder.truncate_left("Warm up")])  # load it now, not during the first question
         folder, limits = self.settings.data / "library", self.settings.limits
-        return kind(folder, tokenizer, embedder, chunking, reranker, limits, self.settings.chroma)
+        while True:
+            try:
+                return kind(folder, tokenizer, embedder, chunking, reranker, limits, self.settings.chroma)
+            except VectorsUnavailable as error:
+                self._report(f"Waiting for Chroma. {error}", 0.95)
+                sleep(SERVER_RETRY_S)
 
     def _report(self, message: str, progress: float) -> None:
         """Show the progress of loading, or of a download, during which the present models still answer."""

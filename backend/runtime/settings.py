@@ -234,6 +234,8 @@ class Settings(BaseSettings):
         _ = parts.port  # raises ValueError for a wrong one
         if url and (parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment):
             raise ValueError(f"{url!r} is no address such as {example}")
+        if info.field_name == "chroma" and parts.path.strip("/"):
+            raise ValueError("leave the path out of the address")
         if parts.username or parts.password:
             raise ValueError("leave the user and the password out of the address" + f"; set {key}" * bool(key))
         return url.rstrip("/")

@@ -50,8 +50,8 @@ class ChunkOwners:
                 keys = self._keys[document.id]
                 is_complete = len(keys) >= document.num_chunks
                 if not is_complete and max_s > 0:
+                    start = monotonic()
                     pending = [chunk for chunk in library.chunks(document.id) if chunk.id not in keys]
-                    start = monotonic()  # reading the chunks is not counted
                     while pending and monotonic() - start < max_s:
                         chunk = pending.pop(0)
                         keys[chunk.id] = _chunk_keys(engine, chunk.passage)

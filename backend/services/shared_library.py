@@ -6,6 +6,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import cast
 
+from backend.interface.cluster import EngineCluster
 from backend.runtime.loader import Runtime, RuntimeLoader
 from backend.services.cache import ChunkOwners
 from engine.errors import LoadingFailed, ModelNotReady
@@ -23,10 +24,17 @@ log = logging.getLogger("kvscope")
 class DeletionFollower:
     """Asks the library server every POLL_S what was deleted."""
 
-    def __init__(self, loader: RuntimeLoader, chunk_owners: ChunkOwners, feedback: Feedback) -> None:
+    def __init__(
+        self,
+        loader: RuntimeLoader,
+        chunk_owners: ChunkOwners,
+        feedback: Feedback,
+        cluster: EngineCluster | None = None,
+    ) -> None:
         self._loader = loader
         self._chunk_owners = chunk_owners
         self._feedback = feedback
+        self._cluster = cluster
         self._is_closed = Event()
 
     def start(self) -> None:
@@ -36,13 +44,11 @@ class DeletionFollower:
         self._is_closed.set()
 
     def follow(self, runtime: Runtime) -> None:
-        """Delete what belongs to deleted documents; all KV if the server does not know what was deleted since."""
+        """Delete what belongs to deleted documents, or to none if the server does not know what was deleted."""
         found = cast(LibraryServer, runtime.documents).deletions(self._read_cursor())
         passages = runtime.engine.passages
-        if not found.is_complete:
-            log.info("deleting all chunk KV: what was deleted from the library meanwhile is not known")
-            runtime.tiers.tree.clear()
-            passages.clear_encodings()
+        if not found.is_complete and not self._keep_only_current(runtime):
+            return
         for text in found.passages:
             passages.delete(text)
         if found.passages or not found.is_complete:
@@ -51,6 +57,26 @@ class DeletionFollower:
             self._chunk_owners.discard(document_id)
             self._feedback.forget(document_id)
         self._write_cursor(found.cursor)
+
+    def _keep_only_current(self, runtime: Runtime) -> bool:
+        """Delete KV and ratings of what is not in the library; return whether that was completed."""
+        while None in (keys := self._chunk_owners.keys(runtime)).values():  # it tokenizes for a limited time
+            if self._is_closed.is_set():
+                return False
+        current = {key for chunks in keys.values() for roles in (chunks or {}).values() for key in roles}
+        with runtime.tiers.tree.locked() as tree:
+            cached = {node.chunk for node in tree.nodes.values()}
+        if self._cluster is not None:
+            cached |= self._cluster.chunk_keys()
+        if gone := sorted(cached - current):
+            log.info("deleting KV of %d passages that are not in the library any more", len(gone))
+            runtime.engine.passages.delete_keys(gone)
+            if runtime.engine.passages.on_deleted:
+                runtime.engine.passages.on_deleted(gone)
+        rated = {passage.document_id for rating in self._feedback.ratings() for passage in rating.passages}
+        for document_id in rated - keys.keys():
+            self._feedback.forget(document_id)
+        return True
 
     def _run(self) -> None:
         while not self._is_closed.wait(POLL_S):

@@ -62,8 +62,8 @@ def compare_documents(app: AppProcess, client: Client, library: KnownDocuments, 
         expected = {name: known.get(name, "") for name in names}
     library.codes, library.pending = expected, None
     for name, code in rng.sample(sorted(expected.items()), min(2, len(expected))):
-        sources = app.ask(f"What has the code {code}?", documents=[ids[name]])["sources"]
-        if {source["document"] for source in sources} != {name} or sources[0]["similarity"] is None:
+        sources = app.ask(f"What has the code {code}?")["sources"]
+        if name not in {source["document"] for source in sources[:2]}:
             wrong += 1
             print(f"the code {code} of {name} was found in {sources}")
     return lost, wrong

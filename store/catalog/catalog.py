@@ -230,6 +230,11 @@ class Catalog:
             self._connection.execute(f"DELETE FROM documents WHERE pending AND {OWNER} = ?", (owner,))
         self._empty_log()
 
+    @property
+    def num_changes(self) -> int:
+        """The number of rows that were changed since the catalog was opened."""
+        return self._connection.total_changes
+
     def close(self) -> None:
         """Copy the database if it has changed, and close it."""
         with self._copying:

@@ -12,7 +12,7 @@ import shutil
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
@@ -24,7 +24,7 @@ from chromadb.api.client import Client
 from chromadb.api.collection_configuration import CreateHNSWConfiguration
 from chromadb.api.shared_system_client import SharedSystemClient
 from chromadb.config import Settings
-from chromadb.errors import ChromaError
+from chromadb.errors import ChromaError, NotFoundError
 
 from store.atomic import write_atomic
 from store.disk_full import disk_full_as_store_full, is_disk_full
@@ -34,11 +34,16 @@ COLLECTION = "passages"
 MIN_FREE_BYTES = 16 * 2**20  # with less free space, any Chroma error counts as a full disk
 MAX_BATCH = 5000  # vectors; Chroma rejects more than 5461
 MAX_NORM_ERROR = 0.01  # of vectors of length 1; more is damage
+SERVER_TIMEOUT_S = 5.0
 COLLECTION_FILE = "vectors.collection"
 OPENING = "vectors.opening"  # counts openings that ended the process: while Chroma opens the folder, it exists
 MAX_FAILED_OPENINGS = 2  # a kill may be one
 log = logging.getLogger("kvscope")
 MINIMAL_HNSW = CreateHNSWConfiguration(space="cosine", ef_construction=10, max_neighbors=4)  # never searched
+
+
+class CollectionLost(VectorsUnavailable):
+    """A Chroma server has lost all vectors while it ran."""
 
 
 class _Block(NamedTuple):
@@ -101,6 +106,7 @@ class VectorIndex(ExactIndex):
         if server:
             with self._writing("open the vectors"):
                 self._open()
+            self._fingerprint = self.fingerprint
             return
         marker = folder.with_name(OPENING)
         with self._writing(f"open {folder}"):
@@ -136,10 +142,19 @@ class VectorIndex(ExactIndex):
 
     def set_fingerprint(self, fingerprint: str) -> None:
         """Record the embedder of all vectors."""
+        self._fingerprint = fingerprint
         with self._writing("save the vectors"):
             self._collection.modify(metadata={"fingerprint": fingerprint})
 
     def add(self, owner: str, chunk_ids: Sequence[str], vectors: np.ndarray) -> None:
+        try:
+            self._save(owner, chunk_ids, vectors)
+        except CollectionLost:
+            self._save_again()
+            self._save(owner, chunk_ids, vectors)
+        super().add(owner, chunk_ids, vectors)
+
+    def _save(self, owner: str, chunk_ids: Sequence[str], vectors: np.ndarray) -> None:
         num_segments = Counter[str]()
         ids = []
         for chunk in chunk_ids:
@@ -148,15 +163,24 @@ class VectorIndex(ExactIndex):
         with self._writing("save the vectors"):
             for start in range(0, len(ids), MAX_BATCH):
                 batch = slice(start, start + MAX_BATCH)
-                self._collection.add(
-                    ids=ids[batch],
-                    embeddings=vectors[batch],
-                    metadatas=[{"document": owner, "chunk": chunk} for chunk in chunk_ids[batch]],
-                )
-        super().add(owner, chunk_ids, vectors)
+                metadatas: Any = [{"document": owner, "chunk": chunk} for chunk in chunk_ids[batch]]
+                self._collection.add(ids=ids[batch], embeddings=vectors[batch], metadatas=metadatas)
+
+    def _save_again(self) -> None:
+        """Save all vectors to a server that has lost them while it ran."""
+        log.warning("Chroma at %s has lost the vectors; they are saved again", self._server)
+        with self._writing("save the vectors"):
+            self._collection = self._open_collection()
+        self.set_fingerprint(self._fingerprint)
+        for owner, blocks in self._blocks.items():
+            for block in blocks:
+                ends = [*block.starts[1:].tolist(), len(block.vectors)]
+                counts = [end - start for start, end in zip(block.starts.tolist(), ends, strict=True)]
+                ids = [chunk for chunk, count in zip(block.chunks, counts, strict=True) for _ in range(count)]
+                self._save(owner, ids, block.vectors)
 
     def delete(self, owner: str) -> None:
-        with self._writing("delete the vectors"):
+        with suppress(CollectionLost), self._writing("delete the vectors"):
             self._collection.delete(where={"document": owner})
         super().delete(owner)
 
@@ -170,6 +194,10 @@ class VectorIndex(ExactIndex):
             try:
                 yield
             except (ChromaError, httpx.HTTPError, ValueError) as error:
+                if isinstance(error, NotFoundError):
+                    raise CollectionLost(
+                        f"Chroma at {self._server} cannot {action}: it has lost the vectors."
+                    ) from error
                 if self._server:
                     reason = str(error).strip() or type(error).__name__
                     raise VectorsUnavailable(f"Chroma at {self._server} cannot {action} ({reason}).") from error
@@ -181,6 +209,8 @@ class VectorIndex(ExactIndex):
         settings = Settings(anonymized_telemetry=False)
         if self._server:
             self._client = cast(Client, chromadb.HttpClient(*_host_and_port(self._server), settings=settings))
+            transport: Any = self._client._server
+            transport._session.timeout = SERVER_TIMEOUT_S  # there is no setting for it; the default is to wait for ever
         else:
             self._client = cast(Client, chromadb.PersistentClient(str(self._folder), settings=settings))
         self._collection = self._open_collection()
@@ -213,6 +243,9 @@ class VectorIndex(ExactIndex):
             rows: Any = self._collection.get(limit=MAX_BATCH, offset=start, include=["metadatas", "embeddings"])
             norms = np.linalg.norm(np.asarray(rows["embeddings"], np.float32), axis=1)
             if not (np.abs(norms - 1) < MAX_NORM_ERROR).all():
+                if self._server:
+                    log.warning("the vectors on %s are damaged and will be computed again", self._server)
+                    return self.clear()
                 raise ValueError("a vector has another length than 1")
             for metadata, vector in zip(rows["metadatas"], rows["embeddings"], strict=True):
                 by_owner[metadata["document"]].append((metadata["chunk"], vector.astype(np.float32)))

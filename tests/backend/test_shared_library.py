@@ -1,12 +1,14 @@
 """Backends whose documents are on a library server."""
 
 import io
+import time
 import zipfile
 from threading import Event
 
 import pytest
 
 from backend.interface.errors import BadSettings
+from backend.local import LocalBackend
 from backend.runtime.secrets import Secrets
 from backend.runtime.settings import Settings, overrides
 from engine.request import Request
@@ -19,6 +21,11 @@ from tests.support.ports import free_port
 
 QUESTION = Request("What is the maintenance code?", "cacheclip", max_new_tokens=8)
 SECRETS = Secrets(library_key=KEY)
+
+
+@pytest.fixture(autouse=True)
+def try_again_at_once(monkeypatch):
+    monkeypatch.setattr("store.remote_library.RETRY_S", 0.0)
 
 
 @pytest.fixture
@@ -61,19 +68,49 @@ def test_what_another_backend_deletes_is_deleted_here(shared, tmp_path):
     assert not tree.nodes and backend.feedback.ratings() == []
 
 
-def test_without_knowing_what_was_deleted_all_kv_is_deleted(start, tmp_path):
+def test_without_knowing_what_was_deleted_what_is_left_is_compared(start, tmp_path):
     port = free_port()
-    with library_server(tmp_path, port) as (_, url):
+    with library_server(tmp_path, port) as (library, url):
         backend = filled(start(library=url, secrets=SECRETS), tmp_path)
+        other = tmp_path / "other.txt"
+        other.write_text("A lighthouse has a lamp.")
+        list(backend.ingest([(other, other.name)], Event()))
         runtime, follower = backend.loader.runtime, backend._follower
         follower.follow(runtime)
-        assert last(backend.ask(QUESTION, Event())).text is not None and runtime.tiers.tree.nodes
+        chunks = {document.name: library.chunks(document.id) for document in library.documents()}
+        keys = {name: backend._chunk_owners.keys(runtime)[each[0].document_id] for name, each in chunks.items()}
+        for name, (chunk, *_) in chunks.items():
+            backend.feedback.put(Rating(name, 0.0, "?", "!", True, "full", (RatedPassage(chunk.document_id, "text"),)))
+    with library_server(tmp_path, port) as (library, _):  # a process that does not remember what the former one deleted
+        library.delete(chunks["boats.txt"][0].document_id)
+        library._deleted.clear()
+        told = []
+        runtime.engine.passages.on_deleted = told.extend
         follower.follow(runtime)
-        assert runtime.tiers.tree.nodes
-    with library_server(tmp_path, port):  # a process that does not remember what the former one deleted
+        cached = {node.chunk for node in runtime.tiers.tree.nodes.values()}
+        boats, others = ({key for roles in keys[name].values() for key in roles} for name in ("boats.txt", "other.txt"))
+        assert cached & others and not cached & boats and set(told) & boats and not set(told) & others
+        assert [rating.id for rating in backend.feedback.ratings()] == ["other.txt"]
         follower.follow(runtime)
-        assert not runtime.tiers.tree.nodes
+        assert {node.chunk for node in runtime.tiers.tree.nodes.values()} == cached
         backend.close()
+
+
+def test_deletions_are_followed_in_the_background(shared, tmp_path, monkeypatch):
+    backend, library = shared
+    filled(backend, tmp_path)
+    monkeypatch.setattr("backend.services.shared_library.POLL_S", 0.02)
+    (document,) = library.documents()
+    library.delete(document.id)
+    deadline = time.monotonic() + 20
+    while backend.loader.runtime.tiers.tree.nodes:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_key_is_required():
+    with pytest.raises(BadSettings, match="needs a key in KVSCOPE_LIBRARY_KEY"):
+        LocalBackend(Settings(library="http://127.0.0.1:1"))
 
 
 def test_a_library_that_does_not_answer_is_named_and_its_documents_stay_listed(start, tmp_path):
@@ -99,7 +136,7 @@ def test_a_library_that_does_not_answer_is_named_and_its_documents_stay_listed(s
 
 
 def test_a_backend_waits_for_its_library(start, tmp_path, monkeypatch):
-    monkeypatch.setattr("backend.runtime.loader.LIBRARY_RETRY_S", 0.05)
+    monkeypatch.setattr("backend.runtime.loader.SERVER_RETRY_S", 0.05)
     port = free_port()
     backend = start(library=f"http://127.0.0.1:{port}", secrets=SECRETS, wait=0)
     while "Waiting for the library" not in backend.status().message:

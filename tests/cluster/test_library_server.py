@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from store import remote_library
-from store.errors import KVScopeError, LibraryUnavailable, NoSuchDocument, UnreadableDocument
+from store.errors import DocumentTooLarge, KVScopeError, LibraryUnavailable, NoSuchDocument, UnreadableDocument
 from store.ingest import parse_steps
 from store.remote_library import OPERATIONS, PATH, PROTOCOL_HEADER, connect
 from tests.support.fakes import WordEmbedder
@@ -25,6 +25,7 @@ ROCKS = "Granite cools slowly below the ground. " * 20
 @pytest.fixture(autouse=True)
 def parse_in_this_process(monkeypatch):
     monkeypatch.setattr("store.ingest.isolated.parse_isolated", parse_steps)
+    monkeypatch.setattr(remote_library, "RETRY_S", 0.0)
 
 
 @pytest.fixture
@@ -90,7 +91,7 @@ def test_every_method_gives_through_the_server_what_the_library_gives(served, fi
         assert archive.read("documents.jsonl").count(b"\n") == 2
     assert [step.stage for step in remote.reindex(birds.id)][-1] == "indexed"
     tried = {name for name, *_ in same} | {"add", "retrieve_stages", "rename", "add_to_collection", "copy", "delete"}
-    tried |= {"remove_from_collection", "restore", "embed_missing", "export", "reindex", "deletions"}
+    tried |= {"remove_from_collection", "restore", "embed_missing", "export", "reindex", "deletions", "documents_since"}
     assert tried == set(OPERATIONS)
 
 
@@ -113,22 +114,102 @@ def test_errors_are_those_of_the_library(served, file_of, tmp_path):
 
 def test_a_file_above_the_limit_is_refused(tmp_path, file_of):
     with library_server(tmp_path, max_file_bytes=1000) as (library, url), closing(connect(url, KEY)) as remote:
-        with pytest.raises(LibraryUnavailable, match="status 400"):
+        with pytest.raises(DocumentTooLarge, match="limit of the library"):
             list(remote.add(file_of(b"a" * 1001), "long.txt"))
         assert library.documents() == []
 
 
-def test_an_iterator_that_is_closed_leaves_no_trace(served, file_of):
+@pytest.mark.parametrize("pause_s", [0, 0.5])
+def test_an_iterator_that_is_closed_leaves_no_trace(served, file_of, pause_s):
     library, remote = served
-    with closing(remote.add(file_of(BIRDS * 12), "birds.txt")) as steps:
+    with closing(remote.add(file_of(BIRDS), "birds.txt")) as steps:
         while next(steps).stage != "embedded":
             pass
+        time.sleep(pause_s)  # the server waits to be asked for more
+    assert not library._claimed and library._catalog.pending_owners() == [] and len(library._vectors) == 0
+    assert remote.documents() == [] and add(remote, file_of(BIRDS), "birds.txt").name == "birds.txt"
+
+
+def test_a_client_that_goes_away_leaves_no_trace(served, file_of):
+    library, remote = served
+    steps = remote.add(file_of(BIRDS), "birds.txt")
+    while next(steps).stage != "embedded":
+        pass
+    remote._tell = lambda run, what: None  # as if the process were killed
+    steps.close()
     deadline = time.monotonic() + 10
-    while library._claimed:  # until the server has noticed
+    while library._claimed:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert remote.documents() == [] and library._catalog.pending_owners() == [] and len(library._vectors) == 0
-    assert add(remote, file_of(BIRDS * 12), "birds.txt").name == "birds.txt"
+    assert library.documents() == [] and library._catalog.pending_owners() == []
+
+
+def test_a_connection_is_used_again(served):
+    _, remote = served
+    made = []
+    remote._client.event_hooks["request"].append(
+        lambda request: request.extensions.update(
+            trace=lambda name, info: made.append(name) if name.endswith("connect_tcp.started") else None
+        )
+    )
+    for _ in range(5):
+        remote.documents()
+        list(remote.retrieve_stages("herons", 2))
+    assert len(made) <= 2  # one that streams, one that asks for more
+
+
+def test_documents_are_sent_again_only_after_a_change(served, file_of, monkeypatch):
+    library, remote = served
+    birds = add(remote, file_of(BIRDS), "birds.txt")
+    assert remote.documents() == [birds]
+    listed = []
+    whole = library.documents
+    monkeypatch.setattr(library, "documents", lambda: listed.append(1) or whole())
+    assert remote.documents() == [birds] and not listed
+    library.rename(birds.id, "herons.txt")
+    assert [each.name for each in remote.documents()] == ["herons.txt"] and listed == [1]
+    library.add_to_collection([birds.id], "Birds")
+    assert [each.collections for each in remote.documents()] == [("Birds",)]
+
+
+def test_a_file_that_is_being_added_elsewhere_is_waited_for_and_sent_once(served, file_of):
+    _, remote = served
+    path = file_of(BIRDS)
+    first = remote.add(path, "birds.txt")
+    next(first)
+    second = remote.add(path, "again.txt")
+    assert next(second).stage == "waiting"
+    *_, last = first
+    *_, again = second
+    assert again.document == last.document and again.unchanged
+
+
+class Panic(BaseException):
+    """As Rust's libraries raise."""
+
+
+def test_a_panic_ends_the_call(served):
+    library, remote = served
+
+    def panic(*_):
+        raise Panic("a bug")
+
+    library.rename = panic
+    with pytest.raises(KVScopeError, match=r"The library failed \(Panic\)"):
+        remote.rename("x", "y")
+
+
+@pytest.mark.parametrize("status, message", [(502, "status 502"), (404, "no library of KVScope")])
+def test_what_a_proxy_answers_is_named(served, status, message):
+    _, remote = served
+    remote._client = httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(status)))
+    with pytest.raises(LibraryUnavailable, match=message):
+        remote.documents()
+
+
+def test_long_lines_are_read_in_linear_time():
+    blocks = [b"x" * 1000] * 30_000 + [b"\n", b"y\nz"]
+    assert [len(line) for line in remote_library._lines(blocks)] == [30_000_000, 1]
 
 
 def test_deletions_are_told_since_a_cursor(served, file_of):
@@ -165,8 +246,6 @@ def test_a_wrong_key_is_refused(tmp_path, given):
         assert response.status_code == 401 and response.content == b""
         with pytest.raises(LibraryUnavailable, match="refuses the key"):
             connect(url, "another")
-        with pytest.raises(LibraryUnavailable, match="KVSCOPE_LIBRARY_KEY"):
-            connect(url, "")
 
 
 @pytest.mark.parametrize(
@@ -226,15 +305,15 @@ def test_a_library_that_ends_meanwhile_is_named_and_works_again_after_its_restar
 
 
 def test_a_silent_server_gives_signs_of_life(tmp_path, monkeypatch):
-    monkeypatch.setattr("cluster.library_server.HEARTBEAT_S", 0.05)
+    monkeypatch.setattr("cluster.library_app.HEARTBEAT_S", 0.05)
     monkeypatch.setattr(remote_library, "TIMEOUTS", httpx.Timeout(0.5))
     with library_server(tmp_path) as (library, url), closing(connect(url, KEY)) as remote:
-        slow = library.documents
-        library.documents = lambda: time.sleep(1) or slow()
-        assert remote.documents() == []
-        monkeypatch.setattr("cluster.library_server.HEARTBEAT_S", 10)
+        slow = library.info
+        library.info = lambda: time.sleep(1) or slow()
+        assert remote.info() == slow()
+        monkeypatch.setattr("cluster.library_app.HEARTBEAT_S", 10)
         with pytest.raises(LibraryUnavailable, match="does not answer"):
-            remote.documents()
+            remote.info()
 
 
 def test_many_clients_at_once(served, file_of):

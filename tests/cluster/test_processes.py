@@ -1,12 +1,16 @@
 """Processes that are started again, and the command line of a cluster."""
 
 import os
+import signal
+import subprocess
 import sys
 import time
+from threading import Thread
 
 import psutil
 import pytest
 
+from backend.runtime.settings import read_settings
 from cluster.__main__ import _running, _without, main
 from cluster.processes import Supervised, end_all
 
@@ -50,6 +54,42 @@ def test_a_pid_file_of_another_process_names_no_cluster(tmp_path, content):
     assert _running(file) is None
     file.write_text(content)
     assert _running(file) is None
+
+
+def test_down_ends_the_process_of_up(tmp_path, monkeypatch):
+    up = subprocess.Popen([sys.executable, "-c", SLEEP, "cluster"])
+    (tmp_path / "cluster.pid").write_text(str(up.pid))
+    monkeypatch.setattr(sys, "argv", ["cluster", "down", "--data", str(tmp_path)])
+    waiting = Thread(target=up.wait)  # or it would stay as a zombie
+    waiting.start()
+    assert main() == 0
+    waiting.join(20)
+    assert up.returncode == -signal.SIGTERM
+
+
+def test_up_passes_secrets_on_and_gives_the_page_and_the_library_a_key(tmp_path, monkeypatch):
+    started = {}
+
+    def run_engines(arguments, settings, given, processes, begun):
+        started.update({process.name: process for process in processes})
+        assert settings.kv_server == "redis://box:1" and given.kv_server_password == "p"
+
+    monkeypatch.setattr("cluster.__main__._run_engines", run_engines)
+    monkeypatch.setenv("KVSCOPE_KV_SERVER_PASSWORD", "p")
+    monkeypatch.setenv("KVSCOPE_ANSWER_SERVER_KEY", "k")
+    options = ["--data", str(tmp_path), "--port", "7871", "--kv-server", "redis://box:1", "--dtype", "fp32"]
+    monkeypatch.setattr(sys, "argv", ["cluster", "up", *options])
+    assert main() == 0 and started.keys() == {"Chroma", "The library", "The page"}
+    page, library = started["The page"], started["The library"]
+    assert page.environment["KVSCOPE_LIBRARY_KEY"] == library.environment["KVSCOPE_LIBRARY_KEY"] != ""
+    assert (
+        page.environment["KVSCOPE_KV_SERVER_PASSWORD"] == "p" and page.environment["KVSCOPE_ANSWER_SERVER_KEY"] == "k"
+    )
+    for process in (page, library):
+        settings = read_settings([each for each in process.command[3:] if each != "library"])
+        assert settings.dtype == "fp32" and settings.kv_server == "redis://box:1"
+    assert read_settings(page.command[3:]).library and read_settings(library.command[4:]).chroma
+    assert not (tmp_path / "cluster.pid").exists()
 
 
 def test_options_are_left_out_with_their_values():

@@ -1,5 +1,6 @@
 """The vectors on a Chroma server, which may be killed, come back, or lose everything."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -57,6 +58,44 @@ def test_vectors_survive_there_and_a_lost_index_is_computed_again(open_library, 
     library = open_library(chroma=chroma.url)
     assert library.documents_without_vectors() == [step.document]
     assert list(library.embed_missing()) and search(library, "Where do herons nest?", 2) == found
+
+
+def test_a_server_that_loses_its_data_gets_it_again(open_library, file_of, chroma):
+    library = open_library(chroma=chroma.url)
+    list(library.add(file_of("Herons nest in tall trees. " * 9), "a.txt"))
+    client = chromadb.HttpClient("127.0.0.1", chroma.port)
+    for collection in client.list_collections():
+        client.delete_collection(collection.name)
+    list(library.add(file_of("Granite cools slowly.", "b.txt"), "b.txt"))
+    found = search(library, "Where do herons nest?", 4)
+    library = open_library(chroma=chroma.url)
+    assert library.documents_without_vectors() == [] and search(library, "Where do herons nest?", 4) == found
+    for collection in client.list_collections():
+        client.delete_collection(collection.name)
+    library.delete(library.documents()[0].id)
+    assert len(library.documents()) == 1
+
+
+def test_a_damaged_vector_there_is_computed_again(open_library, file_of, chroma):
+    library = open_library(chroma=chroma.url)
+    *_, step = library.add(file_of("Herons nest in tall trees."), "a.txt")
+    index = library._vectors._collection
+    rows = index.get(include=["embeddings"])
+    index.update(ids=rows["ids"][:1], embeddings=[[2.0] * len(rows["embeddings"][0])])
+    library = open_library(chroma=chroma.url)
+    assert library.documents_without_vectors() == [step.document] and list(library.embed_missing())
+
+
+def test_a_server_that_hangs_is_given_up(open_library, file_of, chroma, monkeypatch):
+    monkeypatch.setattr("store.retrieval.vectors.SERVER_TIMEOUT_S", 0.3)
+    library = open_library(chroma=chroma.url)
+    chroma.process.send_signal(signal.SIGSTOP)
+    try:
+        with pytest.raises(VectorsUnavailable, match="timed out"):
+            list(library.add(file_of("Herons nest in tall trees."), "a.txt"))
+    finally:
+        chroma.process.send_signal(signal.SIGCONT)
+    assert library.documents() == []
 
 
 def test_libraries_do_not_touch_each_others_vectors(tmp_path, open_library, file_of, chroma):

@@ -6,7 +6,8 @@ from threading import Thread
 
 import uvicorn
 
-from cluster.library_server import SharedLibrary, library_app
+from cluster.library_app import library_app
+from cluster.library_server import SharedLibrary
 from store.ingest.chunker import ChunkConfig
 from tests.support.fakes import WordEmbedder, word_tokenizer
 from tests.support.ports import free_port
