@@ -24,6 +24,7 @@ from gradio_client import Client
 from bench.arguments import positive_int
 from bench.harness.app_process import AppProcess, ClusterProcess
 from bench.harness.changed_documents import (
+    NUM_PASSAGES,
     KnownDocuments,
     change_documents,
     compare_documents,
@@ -124,9 +125,9 @@ def _kill_once(
         fresh = Client(cluster.url, verbose=False)
         names = {each["name"] for each in fresh.predict(api_name="/list_documents")}
         name, code = next((name, code) for name, code in documents.codes.items() if name in names)
-        sources = cluster.ask(f"What has the code {code}?")["sources"]
+        sources = cluster.ask(f"What has the code {code}?", passages=NUM_PASSAGES)["sources"]
         clients.append(fresh)
-        return name in {source["document"] for source in sources[:2]}
+        return name in {source["document"] for source in sources}
 
     results.recoveries_s.append(_seconds_until(works, killed))
     worker.join()

@@ -11,6 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from bench.harness.app_process import AppProcess
 
 MAX_DOCUMENTS = 12
+NUM_PASSAGES = 8  # of all documents; the code is in one of them
 TINY = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
 TINY |= {"num_key_value_heads": 2, "head_dim": 8}
 UNUSED = ("--lora-adapter", "--span-scorer", "--token-selector")  # they belong to the bundled model
@@ -62,8 +63,8 @@ def compare_documents(app: AppProcess, client: Client, library: KnownDocuments, 
         expected = {name: known.get(name, "") for name in names}
     library.codes, library.pending = expected, None
     for name, code in rng.sample(sorted(expected.items()), min(2, len(expected))):
-        sources = app.ask(f"What has the code {code}?")["sources"]
-        if name not in {source["document"] for source in sources[:2]}:
+        sources = app.ask(f"What has the code {code}?", passages=NUM_PASSAGES)["sources"]
+        if name not in {source["document"] for source in sources}:
             wrong += 1
             print(f"the code {code} of {name} was found in {sources}")
     return lost, wrong
