@@ -143,6 +143,7 @@ def test_a_target_sets_the_ratio_that_this_model_needs_until_the_slider_is_moved
     assert backend.requests[-1].recompute_ratio == 0.33 and tab.errors == []
 
 
+@pytest.mark.slow
 def test_a_target_is_met_again_on_the_model_that_was_chosen_in_the_settings(visit, backend, monkeypatch):
     def calibrate(*kls):
         points = tuple(FidelityPoint(at, kl, 0.9, 100.0, 4.0) for at, kl in zip((0.0, 0.1, 0.4), kls, strict=True))
@@ -386,6 +387,7 @@ def test_keyboard_shortcuts_and_sample_questions_of_existing_documents(visit, ba
     assert tab.page.evaluate("window.harmed") is None and tab.errors == []
 
 
+@pytest.mark.slow
 def test_a_phone_scrolls_down_only_and_folds_the_documents_away(visit):
     tab = visit(viewport={"width": 390, "height": 844}, has_touch=True)
     expect(tab.page.locator("#documents")).to_be_hidden()

@@ -99,6 +99,7 @@ def test_a_chat_is_edited_refreshed_left_opened_renamed_exported_and_deleted(cha
 @pytest.mark.parametrize(
     "size", [(390, 844), pytest.param((1280, 900), marks=pytest.mark.slow)], ids=["phone", "desktop"]
 )
+@pytest.mark.slow
 def test_the_question_box_of_a_saved_chat_is_one_line_that_opens_its_settings(visit, size):
     tab = visit(viewport={"width": size[0], "height": size[1]})
     settings, toggle = tab.page.locator("#settings"), tab.page.get_by_role("button", name="Answer settings")

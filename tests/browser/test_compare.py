@@ -90,6 +90,7 @@ def test_one_click_on_an_empty_page_compares_and_shows_table_plot_and_marked_ans
     compare.assert_clean()
 
 
+@pytest.mark.slow
 def test_missing_inputs_are_reported_and_both_ways_to_stop_keep_what_is_finished(open_page, backend):
     backend.comparison.pause_after_steps = 0
     compare = open_page()

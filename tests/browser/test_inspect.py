@@ -88,6 +88,7 @@ def test_asking_uses_the_settings_of_the_click_while_the_page_follows_later_choi
     assert len(backend.inspection.requests) == 1 and tab.errors == []
 
 
+@pytest.mark.slow
 def test_an_error_is_shown_and_stop_cancels_the_answer(visit, backend):
     backend.pause_after_words = 3
     backend.inspection.error = StoreFull("The <b>disk</b> is full.")

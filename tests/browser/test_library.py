@@ -88,6 +88,7 @@ def test_files_added_in_the_sidebar_are_listed_here_and_deleted_in_both_places(v
     assert backend.documents() == [] and tab.errors == []
 
 
+@pytest.mark.slow
 def test_the_table_is_filtered_and_sorted_passages_are_paged_and_shown_in_context(visit, backend):
     backend.stored_documents = some(12)
     tab = open_library(visit)
@@ -168,6 +169,7 @@ def test_documents_are_filtered_by_type_and_date_and_selected_together(visit, ba
     assert tab.page.evaluate("window.harmed") is None and tab.errors == []
 
 
+@pytest.mark.slow
 def test_a_hostile_name_is_saved_and_shown_as_text(visit, backend):
     backend.stored_documents = some(1, warning=HOSTILE[1])
     backend.texts = HOSTILE

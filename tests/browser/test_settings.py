@@ -70,6 +70,7 @@ def test_a_preset_is_loaded_by_one_click_and_the_bundled_model_by_another(visit,
     clean(tab)
 
 
+@pytest.mark.slow
 def test_a_download_can_be_cancelled_a_failure_shows_its_reason_and_a_hostile_name_is_text(visit, backend):
     backend.models.proceed.clear()
     tab = open_settings(visit)

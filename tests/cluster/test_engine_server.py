@@ -113,6 +113,10 @@ def test_ray_starts_another_engine_while_there_are_many_questions(dispatcher, co
             thread.join()
 
 
-def test_a_missing_ray_cluster_is_named():
-    with pytest.raises(BadRequest, match="no Ray cluster at auto"):
+def test_a_missing_ray_cluster_is_named(monkeypatch):
+    def init(address, **_):
+        raise ConnectionError("refused")
+
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(BadRequest, match=r"no Ray cluster at auto \(refused"):
         connect("auto")

@@ -31,8 +31,8 @@ def test_a_process_that_ends_is_started_again_after_a_while_and_all_end_with_the
     supervised = Supervised("It", [sys.executable, "-c", CHILD], {"A_SECRET": "x"})
     supervised.check()
     first = supervised.process.pid
+    (child,) = wait_for(psutil.Process(first).children)  # it runs by now
     assert psutil.Process(first).environ()["A_SECRET"] == "x" and "A_SECRET" not in os.environ
-    (child,) = wait_for(psutil.Process(first).children)
     psutil.Process(first).kill()
     supervised.process.wait()
     supervised.check()
