@@ -98,7 +98,7 @@ def _serve_mcp(settings: Settings, temporary: Path) -> int:
         from server.mcp.tools import Tools
         from server.mcp.transports import serve_stdio
         from server.watched import WatchedFolders
-    backend = LocalBackend(settings, overrides(), secrets)
+    backend = LocalBackend(settings, overrides(), secrets, _cluster(settings))
     served = audited(backend, AuditLog(settings.data if settings.audit else None))
     tools = Tools(served, settings.max_questions)
     serving = Thread(target=serve_stdio, args=(tools, output), daemon=True)  # at the end it may be waiting for stdin
