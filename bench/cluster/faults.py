@@ -20,6 +20,7 @@ from threading import Event, Timer
 from typing import Any
 
 import psutil
+import torch
 
 from bench.arguments import positive_int
 from bench.harness.engine import model_config
@@ -39,6 +40,7 @@ NUM_PASSAGES, MAX_DELAY_S, NEW_TOKENS = 2, 2.0, 48
 LONG_TOKENS, MAX_PARTS = 300, 20  # of answers that are cut off, and parts of them that are shown before
 MID_ANSWER = "engines killed mid-answer"
 MAX_WAIT_S = 120.0
+THREADS = 1
 REPLICA = "ray::ServeReplica:kvscope-engines"
 
 
@@ -76,6 +78,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row without faults, and one per kind of fault."""
+    torch.set_num_threads(THREADS)  # as many as the engines have: sums of other parts are rounded differently
     rng, models = random.Random(arguments.seed), load_models(model_config(arguments))
     tokenizer = PromptTemplate(models.primary.tokenizer).tokenizer.data
     finder = TextFinder([make_paragraph(rng, tokenizer) for _ in range(4 * NUM_PASSAGES)])
@@ -135,7 +138,7 @@ def _cluster(arguments: Namespace) -> Iterator[tuple[Dispatcher, Any]]:
         ray.init(num_cpus=arguments.engines, include_dashboard=False, log_to_driver=False)
         files.callback(ray.shutdown)
         address = f"redis://127.0.0.1:{valkey.port}/0"
-        config = EngineConfig(model_config(arguments), arguments.data, GIB, address, threads=1)
+        config = EngineConfig(model_config(arguments), arguments.data, GIB, address, threads=THREADS)
         start_engines(config, arguments.engines)
         yield files.enter_context(closing(Dispatcher(running_engines))), valkey
 
