@@ -115,7 +115,7 @@ class RoutingConfig:
     """Settings that all policies share."""
 
     saved_ms_per_token: float  # measured: prefill time that one cached token saves
-    load_bound: float = 1.15  # times the mean load; an engine above it is not chosen. Real loads reach 1.25, see docs
+    load_bound: float = 1.15  # times the mean load, as expected; real loads then reach 1.25
     load_slack_ms: float = 5_000.0  # above the mean that is always allowed: a few questions are no load
     load_window_ms: float = 60_000.0  # mean load at which all loads are halved, so that old work is forgotten
     hot_share: float = 0.25  # of one engine's share of the questions: a chunk requested more often is replicated
