@@ -119,15 +119,16 @@ class LocalBackend:
     @property
     def outgoing_note(self) -> str:
         settings, notes = self.loader.settings, [server_note(self.methods())]
+        if settings.library:
+            notes.append("The library server keeps and processes the documents, and is sent the questions.")
         if settings.cluster:
             notes.append("Engines of a cluster answer: they are sent the question and the passages found for it.")
-        if settings.library:
-            notes.append("Documents and questions are sent to the library server.")
         if settings.chroma:
             notes.append("Vectors of the documents are sent to the Chroma server, with their ids.")
         if settings.kv_server:
             notes.append("Keys and values (KV) of passages are sent to the KV server, without their text.")
-        return " ".join(filter(None, notes))
+        where = "" if settings.library or not any(notes) else "Documents are processed on this machine."
+        return " ".join(filter(None, [where, *notes]))
 
     @property
     def accepts_web_pages(self) -> bool:

@@ -46,7 +46,7 @@ def test_documents_are_added_searched_exported_and_deleted_on_the_server(shared,
         CHUNKING.tokens,
         CHUNKING.overlap,
     )
-    assert "sent to the library server" in backend.outgoing_note
+    assert "The library server keeps" in backend.outgoing_note
     target = io.BytesIO()
     backend.export(target)
     assert zipfile.ZipFile(target).read("documents.jsonl").count(b"\n") == 1

@@ -20,7 +20,8 @@ from ui.pages.library.view import AGES, COLUMNS, FILE_TYPES, PAGE_SIZE, View, ex
 from ui.pages.search import Search
 
 _REFRESH_JS = "() => kvscopePress('#cache-buttons [data-act=refresh]', 4)"  # if the cache is the open part
-_INTRO = f"Any number of {FORMATS} files. They are processed on this machine"
+_INTRO = f"Any number of {FORMATS} files."
+_HERE = "They are processed on this machine and never leave it."
 MAX_ADDRESS_CHARS = 2000
 _ONE_LINE: dict[str, Any] = {"show_label": False, "container": False, "max_lines": 1}
 # Events that redraw the table run one at a time, so that each starts from the view the previous one returned and a
@@ -61,7 +62,7 @@ class Library:
         self._asked = gr.Textbox(visible="hidden")  # the question about the selected documents, for the browser
         with gr.Column(elem_id="library-page"):
             server = self._backend.outgoing_note
-            intro = f"{_INTRO}. {server}" if server else f"{_INTRO} and never leave it."
+            intro = f"{_INTRO} {server or _HERE}"
             gr.HTML(join(tag("h2", "Add documents"), tag("p", intro, class_="kv-muted")), js_on_load=None)
             self.uploads = Uploads(self._backend, height=132, name="library-")
             with gr.Row(elem_id="library-page-row", visible=self._backend.accepts_web_pages, equal_height=False):
