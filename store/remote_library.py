@@ -3,8 +3,8 @@
 POST /v1/library/METHOD has a JSON array of the arguments in the first line of its body; a method that takes a file has
 the file's bytes after it. The response is JSON lines: {"value": ...} for what the method returns, or for each value
 that it yields, then {"end": true}, or {"error": the exception's class, "message": ...}. An empty line is a sign of
-life. A method that yields goes on to its next value when it is asked to, by POST /v1/library/RUN/next, where RUN is in
-the response's headers; /v1/library/RUN/close closes its iterator, and returns when that is done. So does the end of the
+life. A method that yields computes its next value after POST /v1/library/RUN/next, where RUN is in the response's
+headers; /v1/library/RUN/close closes its iterator, and returns when that is done. So does the end of the
 connection.
 """
 
