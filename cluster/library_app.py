@@ -44,11 +44,10 @@ class Runs:
     def __init__(self) -> None:
         self._runs: dict[str, _Run] = {}
 
-    def start(self, operation: Operation, call: Callable[[], Any], files: ExitStack) -> tuple[str, "_Run"]:
-        """Return a new run and its name; it starts with its response."""
+    def prepare(self, operation: Operation, call: Callable[[], Any], files: ExitStack) -> tuple[str, "_Run"]:
+        """Return a new run and its name; it starts with its response, or never if the client has gone before."""
         name = secrets.token_hex(16)
-        run = self._runs[name] = _Run(operation, call, files, lambda: self._runs.pop(name, None))
-        return name, run
+        return name, _Run(name, operation, call, files, self._runs)
 
     def find(self, name: str) -> "_Run | None":
         return self._runs.get(name)
@@ -88,7 +87,9 @@ def library_app(library: LibraryServer, key: str, max_file_bytes: int, runs: Run
                 return _respond(200, error_line(error))
             except OSError as error:
                 return _respond(200, error_line(StoreFull(f"The library cannot store the file ({error.strerror}).")))
-            name, run = running.start(operation, lambda: getattr(library, operation.name)(*arguments), files.pop_all())
+            name, run = running.prepare(
+                operation, lambda: getattr(library, operation.name)(*arguments), files.pop_all()
+            )
         return StreamingResponse(run.lines(), headers={**HEADERS, RUN_HEADER: name}, media_type="application/x-ndjson")
 
     async def go_on(request: Request) -> Response:
@@ -145,10 +146,11 @@ class _Run:
     """One call of a method, in a thread of its own."""
 
     def __init__(
-        self, operation: Operation, call: Callable[[], Any], files: ExitStack, ended: Callable[[], object]
+        self, name: str, operation: Operation, call: Callable[[], Any], files: ExitStack, runs: "dict[str, _Run]"
     ) -> None:
         self.has_ended = Event()
-        self._operation, self._call, self._files, self._ended = operation, call, files, ended
+        self._name, self._operation, self._call, self._files = name, operation, call, files
+        self._runs = runs  # those that run, itself among them
         self._is_closed = Event()  # by the client, or because it has gone
         self._asked = Semaphore(0)  # for how many further values
 
@@ -169,6 +171,7 @@ class _Run:
             with suppress(RuntimeError):  # the server has ended
                 loop.call_soon_threadsafe(queue.put_nowait, line)
 
+        self._runs[self._name] = self
         Thread(target=self._run, args=[send], daemon=True).start()
         line = b""
         try:
@@ -201,5 +204,5 @@ class _Run:
             send(error_line(KVScopeError(f"The library failed ({type(error).__name__}). See its log for details.")))
         finally:
             send(END + b"\n")
-            self._ended()
+            del self._runs[self._name]
             self.has_ended.set()

@@ -11,7 +11,6 @@ import pytest
 
 from store import remote_library
 from store.errors import DocumentTooLarge, KVScopeError, LibraryUnavailable, NoSuchDocument, UnreadableDocument
-from store.ingest import parse_steps
 from store.remote_library import OPERATIONS, PATH, PROTOCOL_HEADER, connect
 from tests.support.fakes import WordEmbedder
 from tests.support.files import pdf
@@ -23,8 +22,7 @@ ROCKS = "Granite cools slowly below the ground. " * 20
 
 
 @pytest.fixture(autouse=True)
-def parse_in_this_process(monkeypatch):
-    monkeypatch.setattr("store.ingest.isolated.parse_isolated", parse_steps)
+def try_again_at_once(monkeypatch):
     monkeypatch.setattr(remote_library, "RETRY_S", 0.0)
 
 
@@ -33,16 +31,6 @@ def served(tmp_path):
     """A library in this process, and a client that reaches it through a server."""
     with library_server(tmp_path) as (library, url), closing(connect(url, KEY)) as remote:
         yield library, remote
-
-
-@pytest.fixture
-def file_of(tmp_path):
-    def write(content, name="file.txt"):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    return write
 
 
 def add(library, path, name):
