@@ -23,7 +23,7 @@ from store.data_folder import default_data_folder
 from store.errors import KVScopeError
 
 FORMER_NAMES = {"inspect": "attention", "load": "tiers"}
-RESUMABLE = ("quality", "ruler", "attention")  # finished samples are kept; the other measures are short
+RESUMABLE = ("quality", "adaptive", "ruler", "attention")  # finished samples are kept; the other measures are short
 COMPARES_METHODS = (
     *RESUMABLE,
     "documents",

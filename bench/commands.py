@@ -5,6 +5,7 @@ from bench.cluster import faults as cluster_faults
 from bench.cluster import kills as cluster_kills
 from bench.cluster import run as cluster
 from bench.measures import (
+    adaptive,
     attention,
     concurrency,
     corruption,
@@ -30,6 +31,7 @@ from bench.soak import run as soak
 
 MEASURES = {
     "quality": quality,
+    "adaptive": adaptive,
     "documents": documents,
     "draft": draft,
     "fidelity": fidelity,

@@ -3,11 +3,13 @@
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from itertools import islice
 from pathlib import Path
 from threading import Event
 
 from bench.data.item import Splitter, TokenCounter
-from engine.builder import ModelConfig, build_engine, load_models
+from engine.analysis.calibration import Calibration, calibrate, calibration_engine
+from engine.builder import ModelConfig, Models, build_engine, load_models
 from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.cache.quantize import from_tensors, to_tensors
 from engine.engine import Engine, PrefillResult
@@ -26,9 +28,15 @@ def model_config(arguments: Namespace) -> ModelConfig:
     return ModelConfig(Path(arguments.data) / "models", **{name: getattr(arguments, name) for name in names})
 
 
-def open_engine(config: ModelConfig, kv_bits: int = 16, grounding: str = "auto") -> Engine:
-    """Return an engine that keeps chunk KV in memory only; 8 `kv_bits` round it as an 8-bit disk tier would."""
+def open_engine(
+    config: ModelConfig, kv_bits: int = 16, grounding: str = "auto", calibrated_method: str | None = None
+) -> Engine:
+    """Return an engine that keeps chunk KV in memory only; 8 `kv_bits` round it as an 8-bit disk tier would.
+
+    With `calibrated_method`, the model's fidelity is measured first, with this method, as the app does in idle time.
+    """
     models = load_models(config)
+    fidelity = None if calibrated_method is None else measure_fidelity(models, calibrated_method).curve()
     if grounding == "off":
         models = replace(models, grounding=None)
     tiers = CacheHierarchy(CacheHierarchyConfig(host_bytes=3 * 2**30, disk_bytes=0), None, models.primary.device)
@@ -40,7 +48,23 @@ def open_engine(config: ModelConfig, kv_bits: int = 16, grounding: str = "auto")
             return from_tensors(to_tensors(compute(ids, cancel), 8))
 
         engine.cache.compute = compute_rounded  # type: ignore[method-assign]
+    engine.fidelity = fidelity
     return engine
+
+
+def measure_fidelity(models: Models, method: str, max_questions: int | None = None) -> Calibration:
+    """Return a model's calibration with a method, over at most `max_questions` of the built-in questions."""
+    calibration = Calibration(method)
+    for _ in islice(calibrate(calibration_engine(models, calibration.passages), calibration, Event()), max_questions):
+        pass
+    return calibration
+
+
+def engine_of(arguments: Namespace) -> Engine:
+    """Return the engine of the command line, calibrated if a method adapts to the model."""
+    adapts = any(method.partition(":")[0] == "cacheclip-adaptive" for method in arguments.methods)
+    method = "cacheclip-trained" if adapts else None
+    return open_engine(model_config(arguments), arguments.kv_bits, arguments.grounding, method)
 
 
 def make_splitter(engine: Engine, tokens: int) -> Splitter:

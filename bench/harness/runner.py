@@ -19,7 +19,7 @@ from bench.bootstrap import mean_fields, ratio_interval
 from bench.data.item import Item
 from bench.errors import InvalidArgument
 from bench.harness.checkpoints import SampleFile
-from bench.harness.engine import model_config
+from bench.harness.engine import first_token, model_config
 from bench.metrics import METRICS
 from bench.tables import columns_of, progress
 from engine.analysis.agreement import ANSWER_KL_TOKENS, compare_logits, jaccard, logits_along
@@ -33,7 +33,7 @@ from engine.model.sampling import TokenSampler, decode_batch
 from engine.prefill.context import PromptContext
 from engine.prompt.pack import PreparedPrompt
 from engine.scoring.trained_selector import SELECTOR_FILE
-from engine.strategies import STRATEGIES, OracleWindows
+from engine.strategies import STRATEGIES, Full, OracleWindows
 from engine.trace import Trace
 from engine.types import Placement
 
@@ -42,7 +42,16 @@ COLUMNS = columns_of(
     "oracle_overlap floor_speedup full_wrong left_out n"
 )
 # Means over the samples that have the value.
-MEANS = ("realised_ratio", "top1", "answer_top1", "oracle_overlap", "floor_speedup", "reused_bytes")
+MEANS = (
+    "realised_ratio",
+    "top1",
+    "answer_top1",
+    "oracle_overlap",
+    "floor_speedup",
+    "reused_bytes",
+    "ttft_ms",
+    "full_ttft_ms",
+)
 # Settings that are repeated in each row; trained weights as digests.
 ROW_SETTINGS = ("model", "reader", "pointer", "selector", "kv_bits", "grounding", "chunk")
 FULL = "full@1"
@@ -112,6 +121,23 @@ def run_items(
     engine: Engine, items: Sequence[Item], length: int, variants: Sequence[Variant], finished: SampleFile, title: str
 ) -> list[dict[str, Any]]:
     """Run the items of one group, cut to `length` context tokens, through the variants; return the group's rows."""
+    samples = run_samples(engine, items, length, variants, finished, title)
+    return rows_of(items[0].group, length, variants, finished, samples)
+
+
+def run_samples(
+    engine: Engine,
+    items: Sequence[Item],
+    length: int,
+    variants: Sequence[Variant],
+    finished: SampleFile,
+    title: str,
+    timed: bool = False,
+) -> list[dict[str, Any]]:
+    """Run items, cut to `length` context tokens, through the variants; return their finished samples.
+
+    If `timed`, each variant's time to first token is measured, so the variants share nothing but chunk KV.
+    """
     samples = []
     for item in progress(items, title):
         name = f"{item.name}/{length}"
@@ -127,9 +153,16 @@ def run_items(
                 "answers": list(item.answers),
             }
             left = [variant for variant in variants if variant.key in missing]
-            finished.add(name, about, run_variants(engine, item, prompt, left))
+            finished.add(name, about, run_variants(engine, item, prompt, left, timed))
         samples.append(finished.get(name))
-    shared = {"task": items[0].group, "length": length} | {name: finished.settings[name] for name in ROW_SETTINGS}
+    return samples
+
+
+def rows_of(
+    task: str, length: int, variants: Sequence[Variant], finished: SampleFile, samples: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the rows of a task's samples."""
+    shared = {"task": task, "length": length} | {name: finished.settings[name] for name in ROW_SETTINGS}
     return [shared | row for row in _rows(samples, variants)]
 
 
@@ -139,6 +172,7 @@ def _rows(samples: Sequence[dict[str, Any]], variants: Sequence[Variant]) -> lis
     `answer_kl_gap` and `quality_gap` are paired differences to the first method named, at the same ratio if it has one.
     """
     abouts = [sample["about"] for sample in samples]
+    metrics = sorted({about["metric"] for about in abouts})  # several if the samples are of several tasks
     full = _values(samples, FULL, "quality")
     bases = {variant.ratio: variant for variant in variants[1:] if variant.method == variants[1].method}
     rows = []
@@ -148,9 +182,12 @@ def _rows(samples: Sequence[dict[str, Any]], variants: Sequence[Variant]) -> lis
         row: dict[str, Any] = {
             "method": variant.method,
             "ratio": variant.ratio,
-            "metric": abouts[0]["metric"],
+            "metric": " ".join(metrics),
             **{name: _mean([outcome.get(name) for outcome in outcomes]) for name in MEANS},
-            **{name: _mean([outcome["scores"][name] for outcome in outcomes]) for name in outcomes[0]["scores"]},
+            **{
+                name: _mean([outcome["scores"][name] for outcome in outcomes])
+                for name in (outcomes[0]["scores"] if len(metrics) == 1 else ())
+            },
             **mean_fields("quality", quality),
             **mean_fields("kl", _values(samples, variant.key, "kl")),
             **mean_fields("answer_kl", _values(samples, variant.key, "answer_kl")),
@@ -169,6 +206,10 @@ def _rows(samples: Sequence[dict[str, Any]], variants: Sequence[Variant]) -> lis
         if sum(full):
             row["rq"] = sum(quality) / sum(full)
             row["rq_low"], row["rq_high"] = ratio_interval(quality, full)
+        if "ttft_ms" in row:
+            times = [(outcome["full_ttft_ms"], outcome["ttft_ms"]) for outcome in outcomes]
+            row["speedup"] = row["full_ttft_ms"] / row["ttft_ms"]
+            row["speedup_low"], row["speedup_high"] = ratio_interval(*zip(*times, strict=True))
         rows.append({name: value for name, value in row.items() if value is not None})
     return rows
 
@@ -185,16 +226,24 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def run_variants(
-    engine: Engine, item: Item, prompt: PreparedPrompt, variants: Sequence[Variant]
+    engine: Engine, item: Item, prompt: PreparedPrompt, variants: Sequence[Variant], timed: bool = False
 ) -> dict[str, dict[str, Any]]:
     """Return the outcome of each variant by its key, including full prefill's."""
     decoder = engine.cache.decoder
+    others = [variant for variant in variants if variant.key != FULL]
     context = engine.prompt_context(prompt, Trace())
-    context.chunk_set(Placement.CONCATENATED)  # load now: exact paths must not depend on earlier variants
-    results = {FULL: _full_prefill(engine, context)}
-    for variant in variants:
-        if variant.key != FULL:
-            results[variant.key] = engine.prefill(prompt, variant.strategy, Trace(), context=context)
+    times: dict[str, float] = {}
+    if timed:
+        for text in prompt.texts:
+            engine.passages.warm(text)
+        first = {FULL: first_token(engine, prompt, Full(), Trace())}
+        first |= {variant.key: first_token(engine, prompt, variant.strategy, Trace()) for variant in others}
+        results = {key: result for key, (result, _) in first.items()}
+        times = {key: ttft_ms for key, (_, ttft_ms) in first.items()}
+    else:
+        context.chunk_set(Placement.CONCATENATED)  # load now: exact paths must not depend on earlier variants
+        results = {FULL: _full_prefill(engine, context)}
+        results |= {each.key: engine.prefill(prompt, each.strategy, Trace(), context=context) for each in others}
     samplers = [engine.sampler(prompt, Trace(), TokenSampler()) for _ in results]
     answers = decode_batch(
         decoder,
@@ -218,7 +267,8 @@ def run_variants(
             "realised_ratio": result.actual_ratio,
             "floor_speedup": results[FULL].flops / result.flops,
             "reused_bytes": decoder.spec.kv_bytes(reused_tokens, decoder.dtype.itemsize),
-            "oracle_overlap": _oracle_overlap(context, result),
+            "oracle_overlap": None if timed else _oracle_overlap(context, result),  # needs another full prefill
+            **({"ttft_ms": times[key], "full_ttft_ms": times[FULL]} if timed else {}),
             **_scores(engine, item, answer),
         }
     return outcomes

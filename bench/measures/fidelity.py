@@ -4,13 +4,11 @@ The first of --methods that has a recompute ratio is measured; --ratios and --co
 """
 
 from argparse import ArgumentParser, Namespace
-from threading import Event
 from typing import Any
 
 from bench.errors import InvalidArgument
-from bench.harness.engine import model_config
+from bench.harness.engine import measure_fidelity, model_config
 from bench.tables import columns_of
-from engine.analysis.calibration import Calibration, calibrate, calibration_engine
 from engine.builder import load_models
 from engine.fidelity import fidelity_curve
 from engine.strategies import STRATEGIES
@@ -30,11 +28,7 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     method = next((name for name in arguments.methods if hasattr(STRATEGIES.get(name), "ratio")), None)
     if method is None:
         raise InvalidArgument("--methods needs a method with a recompute ratio, such as cacheclip.")
-    calibration = Calibration(method)
-    engine = calibration_engine(load_models(model_config(arguments)), calibration.passages)
-    for finished, _ in enumerate(calibrate(engine, calibration, Event()), 1):
-        if finished == arguments.samples:
-            break
+    calibration = measure_fidelity(load_models(model_config(arguments)), method, arguments.samples)
     curve = fidelity_curve(method, list(calibration.samples.values()), min_questions=1)
     assert curve is not None
     return [

@@ -19,7 +19,7 @@ from bench.arguments import positive_int
 from bench.data.dataset import load_items
 from bench.data.item import Item, TokenCounter
 from bench.errors import InvalidArgument, InvalidDataset
-from bench.harness.engine import make_splitter, make_token_counter, model_config, open_engine
+from bench.harness.engine import engine_of, make_splitter, make_token_counter
 from bench.harness.runner import COLUMNS, open_samples, requested_variants, run_items
 from bench.multi_passage.tasks import TASKS, open_source
 from engine.engine import Engine
@@ -43,8 +43,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def open_engine_and_items(arguments: Namespace) -> tuple[Engine, list[list[Item]]]:
     """Return the engine and the items of each file, with long passages split as the library would split them."""
-    files = [_read(file, arguments) for file in arguments.files]  # before the models, to report bad files soon
-    engine = open_engine(model_config(arguments), arguments.kv_bits, arguments.grounding)
+    files = [read_items(file, arguments.task, arguments) for file in arguments.files]  # before the models: bad files
+    engine = engine_of(arguments)
     count_tokens, split = make_token_counter(engine), make_splitter(engine, arguments.chunk)
 
     def split_passages(item: Item) -> Item:
@@ -53,19 +53,22 @@ def open_engine_and_items(arguments: Namespace) -> tuple[Engine, list[list[Item]
     return engine, [list(map(split_passages, make(count_tokens))) for make in files]
 
 
-def _read(file: str, arguments: Namespace) -> Callable[[TokenCounter], list[Item]]:
-    """Return a function that returns a file's items. Raises InvalidArgument, InvalidDataset and DatasetsMissing."""
-    if arguments.task is None:
+def read_items(file: str, task: str | None, arguments: Namespace) -> Callable[[TokenCounter], list[Item]]:
+    """Return a function that returns a file's items, of a task or as they are.
+
+    Raises InvalidArgument, InvalidDataset and DatasetsMissing.
+    """
+    if task is None:
         items = load_items(file, arguments.passages, arguments.seed, arguments.samples, arguments.absent)
         return lambda count_tokens: items
     if arguments.absent:
         raise InvalidArgument("--absent does not go with --task: leave out one of them.")
-    source = open_source(arguments.task, file, arguments.passages, arguments.seed)
+    source = open_source(task, file, arguments.passages, arguments.seed)
 
     def make(count_tokens: TokenCounter) -> list[Item]:
-        items = list(islice(TASKS[arguments.task](source, count_tokens), arguments.samples))
+        items = list(islice(TASKS[task](source, count_tokens), arguments.samples))
         if not items:
-            raise InvalidDataset(f"{file} has no question whose answer fits into a passage of {arguments.task}.")
+            raise InvalidDataset(f"{file} has no question whose answer fits into a passage of {task}.")
         return items
 
     return make

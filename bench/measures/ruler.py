@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.arguments import positive_int
 from bench.errors import InvalidArgument
-from bench.harness.engine import make_splitter, make_token_counter, model_config, open_engine
+from bench.harness.engine import engine_of, make_splitter, make_token_counter
 from bench.harness.runner import COLUMNS, open_samples, requested_variants, run_items
 from bench.ruler.generate import TASKS, generate
 from bench.ruler.haystack import read_haystack
@@ -36,7 +36,7 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     if unknown := [task for task in arguments.tasks if task not in TASKS]:
         raise InvalidArgument(f"The task {unknown[0]!r} is not one of {', '.join(TASKS)}.")
     haystack = read_haystack(arguments.haystack)
-    engine = open_engine(model_config(arguments), arguments.kv_bits, arguments.grounding)
+    engine = engine_of(arguments)
     finished = open_samples(arguments, "ruler")
     if too_long := [length for length in arguments.lengths if length > engine.max_tokens]:
         message = f"The model's context is {engine.max_tokens:,} tokens; --context-lengths {too_long[0]} is more."

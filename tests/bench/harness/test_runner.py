@@ -27,7 +27,7 @@ def engine(monkeypatch):
     """The engine that every measure opens."""
     only = make_engine()
     for measure in (quality, tasks):
-        monkeypatch.setattr(measure, "open_engine", lambda *arguments: only)
+        monkeypatch.setattr(measure, "engine_of", lambda arguments: only)
     return only
 
 
@@ -247,7 +247,7 @@ def test_an_exact_path_is_the_same_whatever_arms_went_before(engine, arguments, 
     for number, methods in enumerate((["prefix", "direct"], ["direct", "prefix"])):
         again = make_engine()
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(quality, "open_engine", lambda *arguments, again=again: again)
+            patched.setattr(quality, "engine_of", lambda arguments, again=again: again)
             own = Namespace(**{**vars(arguments), "methods": methods, "json": tmp_path / f"{number}.json"})
             row = next(row for row in quality.run(own) if row["method"] == "prefix")
             rows.append({name: value for name, value in row.items() if "gap" not in name})

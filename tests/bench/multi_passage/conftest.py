@@ -6,7 +6,10 @@ from itertools import islice
 
 import pytest
 
+from bench.__main__ import _parser
+from bench.measures import adaptive, quality
 from bench.multi_passage.tasks import TASKS, open_source
+from tests.support.doubles import make_engine
 
 BOATS = ("Abel", "Berta", "Cato", "Dido", "Echo", "Fama", "Gaia", "Hero", "Iris", "Juno")
 ENDS = ("", "na", "lia", "rex")
@@ -47,6 +50,28 @@ def squad(tmp_path):
     path = tmp_path / "ships.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
     return str(path)
+
+
+@pytest.fixture
+def arguments(squad, tmp_path):
+    """Arguments of the command line for a tiny model."""
+
+    def parse(*own, measure="quality"):
+        models = ["--model", "tiny", "--auxiliary-model", "tiny", "--lora-adapter", "off", "--token-selector", "off"]
+        shared = ["--dtype", "fp32", "--device", "cpu", "--methods", "direct", "--num-samples", "1"]
+        target = ["--json", str(tmp_path / "rows.json"), "--data-dir", str(tmp_path)]
+        return _parser().parse_args([measure, squad, *models, *shared, *target, *own])
+
+    return parse
+
+
+@pytest.fixture
+def engine(monkeypatch):
+    """The engine that the measures open."""
+    only = make_engine()
+    for measure in (quality, adaptive):
+        monkeypatch.setattr(measure, "engine_of", lambda arguments: only)
+    return only
 
 
 @pytest.fixture

@@ -6,32 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import _parser
 from bench.errors import InvalidArgument, InvalidDataset
 from bench.measures import quality
 from bench.multi_passage.facts import TwoFacts, fact_items
 from bench.multi_passage.tasks import TASKS, open_source
 from tests.bench.multi_passage.conftest import count_tokens
-from tests.support.doubles import make_engine
-
-
-@pytest.fixture
-def arguments(squad, tmp_path):
-    """Arguments of the command line for a tiny model."""
-
-    def parse(*own):
-        models = ["--model", "tiny", "--auxiliary-model", "tiny", "--lora-adapter", "off", "--token-selector", "off"]
-        shared = ["--dtype", "fp32", "--device", "cpu", "--methods", "direct", "--num-samples", "1"]
-        target = ["--json", str(tmp_path / "rows.json"), "--data-dir", str(tmp_path)]
-        return _parser().parse_args(["quality", squad, *models, *shared, *target, *own])
-
-    return parse
-
-
-@pytest.fixture
-def engine(monkeypatch):
-    only = make_engine()
-    monkeypatch.setattr(quality, "open_engine", lambda *arguments: only)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -59,7 +38,7 @@ def test_dropped_passages_are_reported(engine, arguments):
     ],
 )
 def test_wrong_arguments_are_reported_before_the_models_are_loaded(own, said, arguments, monkeypatch):
-    monkeypatch.setattr(quality, "open_engine", None)
+    monkeypatch.setattr(quality, "engine_of", None)
     with pytest.raises(InvalidArgument, match=said):
         quality.run(arguments(*own))
 

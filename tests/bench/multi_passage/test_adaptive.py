@@ -1,0 +1,56 @@
+"""The mix of sets for adaptive recomputation: timed by method, and the engine is calibrated if a method needs that."""
+
+import statistics
+
+import pytest
+
+from bench.harness import engine as harness
+from bench.measures import adaptive
+from engine.fidelity import FidelityCurve, FidelityPoint
+
+METHODS = ("--methods", "direct", "cacheclip", "cacheclip-adaptive", "cacheclip-adaptive:target=faithful")
+SIZE = ("--passages", "2", "--context-lengths", "700", "--num-samples", "2")
+
+
+@pytest.fixture
+def rows(engine, arguments):
+    points = (FidelityPoint(0.0, 0.05, 0.9, 100.0, 4.0), FidelityPoint(0.4, 0.04, 0.9, 200.0, 2.0))
+    engine.fidelity = FidelityCurve("cacheclip-trained", points, 400.0, 24)
+    return adaptive.run(arguments(*METHODS, *SIZE, measure="adaptive"))
+
+
+def test_every_set_and_the_mix_have_a_row_for_each_method(rows):
+    tasks = ["ships", "ships split", "ships hops", "niah_multivalue", "mix"]
+    assert list(dict.fromkeys(row["task"] for row in rows)) == tasks
+    assert [row["n"] for row in rows if row["method"] == "direct"] == [2, 2, 2, 2, 8]
+    by_method = {row["method"]: row for row in rows if row["task"] == "mix"}
+    assert by_method["cacheclip-adaptive"]["realised_ratio"] == 0.0  # 0.05 nats are within the target
+    assert by_method["cacheclip-adaptive"]["answer_kl"] == pytest.approx(by_method["direct"]["answer_kl"], abs=1e-6)
+    assert by_method["cacheclip-adaptive:target=faithful"]["realised_ratio"] == 1.0  # none is: all recomputed
+    assert by_method["cacheclip-adaptive:target=faithful"]["answer_kl"] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_the_mix_is_the_mean_of_its_sets_and_every_time_is_one_methods_own(rows):
+    for method in {row["method"] for row in rows}:
+        *sets, mix = (row for row in rows if row["method"] == method)
+        for name in ("ttft_ms", "full_ttft_ms", "quality", "answer_kl", "realised_ratio"):
+            assert mix[name] == pytest.approx(statistics.fmean(row[name] for row in sets))
+        for row in (*sets, mix):
+            assert row["speedup"] == pytest.approx(row["full_ttft_ms"] / row["ttft_ms"])
+            assert row["speedup_low"] <= row["speedup"] <= row["speedup_high"] and row["ttft_ms"] > 0
+    (full,) = (row for row in rows if row["method"] == "full" and row["task"] == "mix")
+    assert full["speedup"] == 1.0
+
+
+@pytest.mark.parametrize(
+    "methods, calibrated",
+    [
+        (["direct", "cacheclip-trained"], None),
+        (["direct", "cacheclip-adaptive:target=fast"], "cacheclip-trained"),
+    ],
+)
+def test_the_engine_is_calibrated_for_adaptive_methods_only(methods, calibrated, arguments, monkeypatch):
+    opened = []
+    monkeypatch.setattr(harness, "open_engine", lambda *given: opened.append(given))
+    harness.engine_of(arguments("--methods", *methods))
+    assert [method for _, _, _, method in opened] == [calibrated]
