@@ -313,8 +313,11 @@ class Engine:
         answer.preview = ratio_preview(
             answer, prepared, result, num_prefix_tokens, strategy, self.cache.costs, self.fidelity
         )
-        is_exact = result.num_exact_chunks >= len(prepared.passages)
-        answer.expected_kl = expected_kl_of(answer.request.method, answer.actual_ratio, is_exact, self.fidelity)
+        num_passages = len(prepared.passages)
+        is_exact = result.num_exact_chunks >= num_passages
+        answer.expected_kl = expected_kl_of(
+            answer.request.method, answer.actual_ratio, is_exact, num_passages, self.fidelity
+        )
         answer.notes += (*filter(None, [result.reason]), *self._notes(strategy))
         self.stats.record(answer.sources)
 

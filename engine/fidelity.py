@@ -5,7 +5,7 @@ Measured once for each model (`engine.analysis.calibration`). Torch-free, so tha
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from statistics import fmean, median
 
@@ -13,6 +13,8 @@ TARGETS = {"fast": 0.3, "balanced": 0.1, "faithful": 0.03}  # maximum KL in nats
 DEFAULT_TARGET = "balanced"
 RATIOS = (0.0, 0.05, 0.1, 0.2, 0.4)  # measured recompute ratios, ascending
 MIN_QUESTIONS = 12  # fewer show nothing
+CALIBRATED_PASSAGES = 8  # of each question that is measured
+PASSAGES_EXPONENT = 0.5  # of the KL's growth with the number of passages before the last
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,14 @@ class FidelityCurve:
     points: tuple[FidelityPoint, ...]  # by ascending ratio
     full_ttft_ms: float  # median
     num_questions: int
+
+    def for_passages(self, passages: int) -> "FidelityCurve":
+        """Return the curve expected for questions with so many passages: the more, the more context each one lacks.
+
+        The exponent was measured on the bundled model with both adapters (docs/results/fidelity.md).
+        """
+        factor = (max(0, passages - 1) / (CALIBRATED_PASSAGES - 1)) ** PASSAGES_EXPONENT
+        return replace(self, points=tuple(replace(point, kl=factor * point.kl) for point in self.points))
 
     def least_ratio(self, max_kl: float) -> float | None:
         """Return the least measured ratio from which on the KL is at most `max_kl` nats; None if none is."""

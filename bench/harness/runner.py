@@ -206,7 +206,7 @@ def _rows(samples: Sequence[dict[str, Any]], variants: Sequence[Variant]) -> lis
         if sum(full):
             row["rq"] = sum(quality) / sum(full)
             row["rq_low"], row["rq_high"] = ratio_interval(quality, full)
-        if "ttft_ms" in row:
+        if row["ttft_ms"]:
             times = [(outcome["full_ttft_ms"], outcome["ttft_ms"]) for outcome in outcomes]
             row["speedup"] = row["full_ttft_ms"] / row["ttft_ms"]
             row["speedup_low"], row["speedup_high"] = ratio_interval(*zip(*times, strict=True))

@@ -21,13 +21,12 @@ from engine.analysis.comparison_runner import compare
 from engine.builder import Models, build_engine
 from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.engine import Engine
-from engine.fidelity import RATIOS, FidelityCurve, FidelitySample, fidelity_curve
+from engine.fidelity import CALIBRATED_PASSAGES, RATIOS, FidelityCurve, FidelitySample, fidelity_curve
 from engine.prompt.text_finder import TextFinder
 from engine.scheduler.scheduler import Scheduler
 from store.atomic import write_atomic
 
 QUESTIONS_FILE = ASSETS / "calibration.json"
-PASSAGES = 8
 ANSWER_TOKENS = ANSWER_KL_TOKENS  # no more are compared
 CACHE_BYTES = 2**29  # for the KV of the built-in passages; dropped afterwards
 log = logging.getLogger(__name__)
@@ -91,7 +90,7 @@ def calibrate(engine: Engine, calibration: Calibration, cancel: Event) -> Iterat
     """Measure the remaining questions, yielding after each; ends early, without error, once `cancel` is set."""
     for question in calibration.remaining:
         request = CompareRequest(
-            question, (calibration.method,), RATIOS, passages=PASSAGES, max_new_tokens=ANSWER_TOKENS
+            question, (calibration.method,), RATIOS, passages=CALIBRATED_PASSAGES, max_new_tokens=ANSWER_TOKENS
         )
         *_, comparison = compare(engine, request, cancel)
         if comparison.state != "done":

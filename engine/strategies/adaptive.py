@@ -1,9 +1,9 @@
 """CacheClip adaptive: the least recompute ratio that is close enough to full prefill on this model. Ours.
 
 The ratio follows from the model's calibration (`engine.analysis.calibration`): the least measured one whose answers
-stay within the target's KL divergence from full prefill's, in nats, mean over the first tokens. If none does, all
-passages are recomputed. A time limit lowers the ratio to what the measured cost of prefill allows. Which tokens are
-recomputed is decided as in CacheClip trained.
+stay within the target's KL divergence from full prefill's, in nats, mean over the first tokens, for as many passages as
+the question has. If none does, all passages are recomputed. A time limit lowers the ratio to what the measured cost of
+prefill allows. Which tokens are recomputed is decided as in CacheClip trained.
 """
 
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class CacheClipAdaptive(Strategy):
         """Return the ratio for the target, and why."""
         if context.fidelity is None:
             return DEFAULT_RATIO, f"{100 * DEFAULT_RATIO:g} % recomputed: this model is not calibrated yet."
-        ratio = context.fidelity.least_ratio(TARGETS[self.target])
+        ratio = context.fidelity.for_passages(len(context.spans)).least_ratio(TARGETS[self.target])
         if ratio is None:
             return 1.0, f"All recomputed: reuse does not reach the target '{self.target}' on this model."
         return ratio, f"{100 * ratio:g} % recomputed: the least for the target '{self.target}' on this model."

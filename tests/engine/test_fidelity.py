@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.fidelity import MIN_QUESTIONS, RATIOS, FidelitySample, fidelity_curve
+from engine.fidelity import CALIBRATED_PASSAGES, MIN_QUESTIONS, RATIOS, FidelitySample, fidelity_curve
 
 
 def question(kls, full_ttft_ms=1000.0):
@@ -43,6 +43,14 @@ def test_few_questions_show_nothing():
 )
 def test_the_least_ratio_from_which_on_the_target_is_met(kls, max_kl, ratio):
     assert curve(kls).least_ratio(max_kl) == ratio
+
+
+def test_the_kl_grows_with_the_number_of_passages_and_is_as_measured_for_that_of_the_calibration():
+    measured = curve([0.5, 0.3, 0.2, 0.1, 0.04])
+    assert measured.for_passages(CALIBRATED_PASSAGES) == measured
+    assert {point.kl for passages in (0, 1) for point in measured.for_passages(passages).points} == {0.0}
+    kls = [[point.kl for point in measured.for_passages(passages).points] for passages in (2, 3, 8, 40)]
+    assert kls == sorted(kls) and all(each == sorted(each, reverse=True) for each in kls)
 
 
 @pytest.mark.parametrize(

@@ -114,11 +114,11 @@ def test_an_interrupted_run_keeps_its_samples_and_ends_as_an_uninterrupted_one(
     whole = quality.run(Namespace(**{**vars(arguments), "json": tmp_path / "whole.json"}))
     run_variants, calls = compare.run_variants, []
 
-    def interrupted(engine, item, reading, arms):
+    def interrupted(engine, item, reading, arms, timed):
         calls.append(item.id)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return run_variants(engine, item, reading, arms)
+        return run_variants(engine, item, reading, arms, timed)
 
     monkeypatch.setattr(compare, "run_variants", interrupted)
     with pytest.raises(KeyboardInterrupt):

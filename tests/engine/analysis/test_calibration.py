@@ -6,11 +6,11 @@ from threading import Event
 import pytest
 
 from engine.analysis import calibration
-from engine.analysis.calibration import PASSAGES, Calibration, calibrate, calibration_engine
+from engine.analysis.calibration import Calibration, calibrate, calibration_engine
 from engine.analysis.comparison import CompareRequest
 from engine.analysis.comparison_runner import compare
 from engine.builder import Models
-from engine.fidelity import RATIOS, FidelitySample
+from engine.fidelity import CALIBRATED_PASSAGES, RATIOS, FidelitySample
 from tests.support.doubles import last, make_engine
 
 NAMES = ("ferry", "tern", "fares")
@@ -36,7 +36,7 @@ def test_a_sample_is_the_outcome_of_compare():
     measured = calibration_of(questions=1)
     list(calibrate(make_engine(*NAMES), measured, Event()))
     (question,) = measured.questions
-    request = CompareRequest(question, ("cacheclip",), RATIOS, passages=PASSAGES, max_new_tokens=TOKENS)
+    request = CompareRequest(question, ("cacheclip",), RATIOS, passages=CALIBRATED_PASSAGES, max_new_tokens=TOKENS)
     outcomes = last(compare(make_engine(*NAMES), request)).outcomes[1:]
     rows = [(sample.ratio, sample.kl, sample.top1) for sample in measured.samples[question]]
     assert rows == [(outcome.ratio, outcome.answer_kl, outcome.answer_top1) for outcome in outcomes]
@@ -107,6 +107,6 @@ def test_calibrating_takes_turns_with_the_engine_and_leaves_its_cache_alone():
 def test_the_built_in_questions_are_distinct_and_about_the_passages():
     measured = Calibration("cacheclip")
     assert len(set(measured.questions)) == len(measured.questions) >= 24
-    assert len(set(measured.passages)) == len(measured.passages) >= 5 * PASSAGES
+    assert len(set(measured.passages)) == len(measured.passages) >= 5 * CALIBRATED_PASSAGES
     text = " ".join(measured.passages)
     assert all(fact in text for fact in ("5730264", "HL-118", "HarbourGuest", "Island Petrel"))

@@ -167,10 +167,12 @@ def test_without_a_basis_no_time_is_predicted(answer, costs):
 def test_the_calibration_gives_answers_and_previews_of_its_method_an_expected_kl(engine_over, monkeypatch):
     points = tuple(FidelityPoint(ratio, 0.4 - ratio, 1.0, 1.0, 1.0) for ratio in (0.0, 0.2, 0.4))
     engine = engine_over(*NAMES)
-    monkeypatch.setattr(engine, "fidelity", FidelityCurve(ASK.method, points, 1.0, 24))
+    curve = FidelityCurve(ASK.method, points, 1.0, 24)
+    monkeypatch.setattr(engine, "fidelity", curve)
     answer = last(engine.ask(ASK))
-    assert answer.expected_kl == pytest.approx(0.4 - answer.actual_ratio)
-    assert [answer.preview(ratio).expected_kl for ratio in (0.1, 1.0)] == pytest.approx([0.3, 0.0])
+    expected = curve.for_passages(len(answer.sources)).expected_kl
+    assert answer.expected_kl == pytest.approx(expected(answer.actual_ratio)) and 0 < answer.expected_kl < 0.4
+    assert [answer.preview(ratio).expected_kl for ratio in (0.1, 1.0)] == pytest.approx([expected(0.1), 0.0])
     other = last(engine.ask(replace(ASK, method="prophetkv")))
     assert (other.expected_kl, other.preview(0.1).expected_kl, other.preview(1.0).expected_kl) == (None, None, 0.0)
     assert last(engine.ask(replace(ASK, method="full"))).expected_kl == 0.0

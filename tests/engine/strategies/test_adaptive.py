@@ -7,7 +7,7 @@ from engine.fidelity import RATIOS, FidelityCurve, FidelityPoint
 from engine.strategies import CacheClipAdaptive, CacheClipTrained
 from engine.types import SelectionContext
 
-SPANS = (range(5, 105), range(105, 205))
+SPANS = tuple(range(start, start + 25) for start in range(5, 205, 25))  # as many as in the calibration
 SCORES = torch.rand(200, generator=torch.Generator().manual_seed(0))
 
 
@@ -26,6 +26,16 @@ def test_the_plan_is_that_of_cacheclip_trained_at_the_least_ratio_for_the_target
     plan = CacheClipAdaptive(target=target).plan(calibrated)
     assert torch.equal(plan.rows, CacheClipTrained(ratio=ratio).plan(calibrated).rows)
     assert f"{100 * ratio:g} %" in plan.reason and target in plan.reason
+
+
+def test_more_passages_need_a_higher_ratio():
+    calibrated = curve(0.09, 0.07, 0.06, 0.03, 0.01)
+    few, many = (
+        SelectionContext(spans, learned_scores=lambda: SCORES, fidelity=calibrated)
+        for spans in (SPANS, tuple(range(start, start + 5) for start in range(5, 205, 5)))
+    )
+    assert len(CacheClipAdaptive().plan(few).rows) == 0
+    assert "20 %" in CacheClipAdaptive().plan(many).reason
 
 
 def test_where_direct_reuse_is_faithful_nothing_is_scored():
@@ -57,4 +67,4 @@ def test_a_time_limit_lowers_the_ratio_to_what_the_measured_cost_allows(limit_s,
 
 
 def test_exact_chunks_are_left_alone():
-    assert len(CacheClipAdaptive().plan(context(num_exact_chunks=2)).rows) == 0
+    assert len(CacheClipAdaptive().plan(context(num_exact_chunks=len(SPANS))).rows) == 0

@@ -40,9 +40,9 @@ class CollectionSettings:
         documents: gr.Dropdown,
         settings: Mapping[str, Component],
         options: MethodOptions,
-        meet_target: Callable[[str], tuple[Any, Any]],
+        meet_target: Callable[[str, int], tuple[Any, Any]],
     ) -> None:
-        """Apply and remember these settings, which include 'method', 'recompute_percent' and 'target'."""
+        """Apply and remember these settings, which include 'method', 'passages', 'recompute_percent' and 'target'."""
         self._settings, self._options, self._meet_target = settings, options, meet_target
         self._before = before = gr.State(None)  # see `Before`
         inputs = [*settings.values(), *options.components()]
@@ -119,7 +119,7 @@ class CollectionSettings:
         if "method" in values:
             update |= self._options.fill(values["method"], values["options"])
         if values.get("target"):
-            ratio, update[self._settings["target"]] = self._meet_target(values["target"])
+            ratio, update[self._settings["target"]] = self._meet_target(values["target"], values["passages"])
             if isinstance(ratio, gr.Slider):  # the model is calibrated
                 update[self._settings["recompute_percent"]] = ratio
         return update

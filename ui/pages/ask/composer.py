@@ -102,8 +102,9 @@ class Composer:
             }
 
         method.change(change_method, method, [method, ratio, target, draft, *self.options.components()], **INSTANT)
-        target.input(self._meet_target, target, [ratio, target], **INSTANT)
-        tab.select(self._meet_again, target, [ratio, target], **INSTANT)  # Settings may have changed the model
+        target.input(self._meet_target, [target, passages], [ratio, target], **INSTANT)
+        for event in (passages.release, tab.select):  # Settings may have changed the model
+            event(self._meet_again, [target, passages], [ratio, target], **INSTANT)
         ratio.input(lambda: gr.Radio(value=None, info=_TARGET_INFO), None, target, **INSTANT)
         documents = self.picker.documents
         documents.change(self._whole_checkbox, documents, self.whole, **INSTANT)
@@ -153,24 +154,24 @@ class Composer:
             draft=bool(draft),
         )
 
-    def _meet_target(self, target: str) -> tuple[Any, Any]:
+    def _meet_target(self, target: str, passages: int) -> tuple[Any, Any]:
         """Return the least ratio that reaches the target on this model, and where that follows from."""
         curve = self._backend.models.fidelity().curve
         if curve is None:
             return gr.skip(), gr.Radio(value=None, info="This model is not calibrated yet (Settings, Fidelity).")
-        limit = f"{TARGETS[target]:g} nats of KL from full prefill"
-        ratio = curve.least_ratio(TARGETS[target])
+        limit = f"{TARGETS[target]:g} nats of KL from full prefill on this model (passages: {int(passages)})"
+        ratio = curve.for_passages(int(passages)).least_ratio(TARGETS[target])
         if ratio is None:
-            info = f"Reuse does not stay within {limit} on this model: everything is recomputed."
+            info = f"Reuse does not stay within {limit}: everything is recomputed."
             return gr.Slider(value=100), gr.Radio(value=target, info=info)
-        info = f"{100 * ratio:g} % is the least that stays within {limit} on this model."
+        info = f"{100 * ratio:g} % is the least that stays within {limit}."
         return gr.Slider(value=100 * ratio), gr.Radio(value=target, info=info)
 
-    def _meet_again(self, target: str | None) -> tuple[Any, Any]:
+    def _meet_again(self, target: str | None, passages: int) -> tuple[Any, Any]:
         """Return the same for the model that is loaded now; without a target, nothing changes."""
         if target and self._backend.models.reload_status().running:
             return gr.skip(), gr.Radio(value=None, info=_TARGET_INFO)
-        return self._meet_target(target) if target else (gr.skip(), gr.skip())
+        return self._meet_target(target, passages) if target else (gr.skip(), gr.skip())
 
     def _whole_checkbox(self, selected: list[str] | None) -> Any:
         """Show the checkbox if one document is selected, disabled if it does not fit into the context."""
