@@ -6,10 +6,11 @@ embeddings that question and passage share, and the blocks of the text (store.ma
 """
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter, itemgetter, mul
 from threading import Event
 
@@ -19,6 +20,7 @@ from engine.generation.confidence import is_enough, quote_confidence
 from engine.generation.overlap import content_stems, content_words, stem, unsupported_words
 from engine.generation.quotes import CELL, format_quotes, format_unit, whole_words
 from engine.generation.ranking import (
+    EXACT_WEIGHT,
     MAX_EMBEDDED_UNITS,
     MIN_PROBABILITY,
     SIMILARITY_WEIGHT,
@@ -37,6 +39,7 @@ from engine.generation.table_questions import (
     extreme_cell,
     is_in_range,
     listed_rows,
+    named_header,
     names_columns,
     requested_header,
 )
@@ -64,7 +67,10 @@ MAX_PROCEDURE_CHARS = 900  # of a paragraph that is quoted as the steps of a pro
 # The weights were chosen on the same questions.
 HEADER_WEIGHT = 2.0  # nats per word that the header of a cell shares with the question, and its value does not
 CELL_SIMILARITY_WEIGHT = 5.0  # nats per unit of the cosine between the embeddings of question and cell
-NUMBERED_WEIGHT = 5.0  # nats for a numbered list as the steps of a procedure
+LIST_WEIGHT = 1.0  # nats for a list, compared with a table row or sentence
+TITLE_WEIGHT = 3.0  # nats for a list below a heading whose words are all in the question
+NUMBERED_WEIGHT = 3.5  # nats for a numbered list as the steps of a procedure
+ENUMERATION = re.compile(r",[^,;]{2,80},? (?:and|or|und|oder|sowie) ")  # 'a, b and c'
 MAX_EMBEDDED_CHARS = 600  # of a list and the line above it
 
 
@@ -114,7 +120,7 @@ class Evidence:
         if self._parts:
             return self._quotes(each.unit for ranked in self._parts for each in ranked[:1])
         if self.kind is QuestionKind.LIST:
-            return self._matching_rows() or self._best_list() or self._listed_rows() or self.closest()[:1]
+            return self._list()
         if self.kind is QuestionKind.FACT and (announced := self._announced_list()):
             return [announced]
         if self.kind is QuestionKind.STEPS:
@@ -157,7 +163,9 @@ class Evidence:
                 words = set(split_words(text[start:end]))
                 is_echo = not is_choice and (words <= question_words or bool(words & excluded))
                 if words and not is_echo and len(answers) < MAX_SPANS_PER_UNIT:
-                    is_mismatch = (expected is not None and not expected.search(text[start:end])) or (
+                    cell_start = text.rfind("| ", 0, start) if unit.block.kind == "table" else -1
+                    whole = text[start:end] if cell_start < 0 else f"{text[cell_start:end]} |"
+                    is_mismatch = (expected is not None and not expected.is_in(whole)) or (
                         before is not None and not before.search(text[:start])
                     )
                     score = ranked.score + relative - TYPE_PENALTY * is_mismatch
@@ -219,7 +227,7 @@ class Evidence:
         if self._prepared.changes or self._section.units:
             return 1.0 if self._prepared.changes else self._section.confidence  # by comparing all, or by its heading
         expected = expected_content(self._prepared.original_question)
-        has_form = expected is None or bool(self._parts) or any(map(expected.search, self._prepared.texts))
+        has_form = expected is None or bool(self._parts) or any(map(expected.cell.search, self._prepared.texts))
         if not has_form or not self._ranked:
             return 0.0
         return quote_confidence(self._prepared.standalone_question, self._ranked[0], self._ranker, self.scores)
@@ -259,7 +267,8 @@ class Evidence:
             ]
         ]
         stems = content_stems(f"{question} {relative_year(self._prepared.standalone_question)}")
-        requested = requested_header(question, [header for _, header, _ in cells])
+        headers = [header for _, header, _ in cells]
+        requested, named = requested_header(question, headers), named_header(question, headers)
         scores = []
         cosines = self._ranker.cosines(question, [cell for *_, cell in cells])
         for (span, header, cell), cosine in zip(cells, cosines, strict=True):
@@ -268,28 +277,28 @@ class Evidence:
             probability = math.log(max(MIN_PROBABILITY, span.probability))
             names_row = bool(codes(cell) & codes(question)) or is_in_range(question, [(header, cell)])
             relevance = HEADER_WEIGHT * (in_header - in_value) + CELL_SIMILARITY_WEIGHT * cosine
-            scores.append(probability + relevance - TYPE_PENALTY * names_row)
+            is_named = EXACT_WEIGHT * (header == named)
+            scores.append(probability + relevance + is_named - TYPE_PENALTY * names_row)
         total = math.log(sum(map(math.exp, scores))) if scores else 0.0
         ranked = sorted(zip(scores, cells, strict=True), key=itemgetter(0), reverse=True)
         return [(score - total, span) for score, (span, *_) in ranked]
 
-    def _matching_rows(self) -> list[Quote]:
-        """Return the rows that have the same value, which the question names, as the best row; none if there is one."""
+    def _matching_rows(self, row: Unit) -> list[Quote]:
+        """Return the rows that have the same value, which the question names, as a row; none if there is one."""
         stems = set(map(stem, split_words(self._prepared.standalone_question)))
-        cells = self._row(self._best) if self._best else []
-        named = {cell for cell in cells if (words := content_words(cell[1])) and set(map(stem, words)) <= stems}
+        named = {
+            cell for cell in self._row(row) if (words := content_words(cell[1])) and set(map(stem, words)) <= stems
+        }
         rows = [unit for unit in self._ranker.units if named & set(self._row(unit))]
         return self._quotes(rows) if len(rows) >= MIN_LIST_ITEMS else []
 
-    def _table_rows(self) -> list[Unit]:
-        """Return the rows of the table that the best quote is from, also those in other passages of its document."""
-        best, hits = self._best, self._prepared.hits
-        if best is None:
-            return []
-        headers = {header for header, _ in self._row(best)}
+    def _table_rows(self, row: Unit) -> list[Unit]:
+        """Return the rows of the table of a row, also those in other passages of its document; none of other units."""
+        hits = self._prepared.hits
+        headers = {header for header, _ in self._row(row)}
 
         def is_of_table(unit: Unit) -> bool:
-            is_same = not hits or hits[unit.passage].chunk.document_id == hits[best.passage].chunk.document_id
+            is_same = not hits or hits[unit.passage].chunk.document_id == hits[row.passage].chunk.document_id
             return is_same and len(headers & {header for header, _ in self._row(unit)}) * 2 > len(headers)
 
         return [unit for unit in self._ranker.units if is_of_table(unit)]
@@ -299,7 +308,7 @@ class Evidence:
         question = self._prepared.original_question
         if not SUPERLATIVE.search(question):
             return None
-        units = self._table_rows()
+        units = self._table_rows(self._best) if self._best else []
         rows = [self._row(unit) for unit in units]
         headers = list(dict.fromkeys(header for row in rows for header, _ in row))
         similarities = dict(zip(headers, self._ranker.cosines(question, headers), strict=True))
@@ -310,8 +319,21 @@ class Evidence:
         text = format_unit(quote.text) if codes(found[1]) else found[1]  # a row says more than its number
         return Candidate(text, units[found[0]], quote, 0.0)
 
-    def _listed_rows(self) -> list[Quote]:
-        units = self._table_rows()
+    def _list(self) -> list[Quote]:
+        """Return the list or rows that a question asks for; rows of the best quote's table before others."""
+        likely = [each.unit for each in self._ranked[:MAX_EMBEDDED_UNITS]]
+        best, others = likely[:1], likely[1:]
+        attempts = chain(
+            map(self._matching_rows, best),
+            iter([self._best_list()]),
+            map(self._listed_rows, best),
+            (self._matching_rows(unit) or self._listed_rows(unit) for unit in others),
+        )
+        return next(filter(None, attempts), self.closest()[:1])
+
+    def _listed_rows(self, row: Unit) -> list[Quote]:
+        """Return the rows of the table of a row that a question asks to list."""
+        units = self._table_rows(row)
         rows = [self._row(unit) for unit in units]
         return self._quotes(units[index] for index in listed_rows(self._prepared.original_question, rows))
 
@@ -328,31 +350,45 @@ class Evidence:
 
         The steps of a procedure may also be the sentences of a paragraph.
         """
-        overlaps = self._ranker.overlaps(self._prepared.standalone_question)
+        overlaps, headings = self._ranker.overlaps(self._prepared.standalone_question), self._ranker.headings
+        asked = content_stems(self._prepared.standalone_question)
         judged: list[tuple[float, Quote]] = []
         texts = []
         above: list[Unit] = []
-        for (passage, block), group in groupby(self._ranker.units, key=lambda unit: (unit.passage, unit.block)):
-            units = list(group)
+        blocks = [list(group) for _, group in groupby(self._ranker.units, key=lambda unit: (unit.passage, unit.block))]
+        for units, below in zip(blocks, [*blocks[1:], []], strict=True):
+            passage, block = units[0].passage, units[0].block
             is_list = block.kind == "list" and len(units) >= MIN_LIST_ITEMS
             is_short = block.end - block.start <= MAX_PROCEDURE_CHARS
-            is_procedure = self.kind is QuestionKind.STEPS and block.kind == "paragraph" and len(units) > 2 and is_short
-            if is_list or is_procedure:
+            is_procedure = self.kind is QuestionKind.STEPS and block.kind == "paragraph" and len(units) > 1 and is_short
+            introduces = (
+                block.kind == "paragraph" and below and (below[0].passage, below[0].block.kind) == (passage, "list")
+            )
+            if is_list or (is_procedure and not introduces):
                 with_above = [unit for unit in above if unit.passage == passage] + units
                 start = with_above[0].start
                 probability = self.scores.mass(passage, start, block.end)
                 overlap = max(overlaps.get(unit, 0.0) for unit in with_above)
                 quote = self._quote_at(passage, block.start, block.end)
-                is_numbered = self.kind is QuestionKind.STEPS and quote.text[0].isdecimal()
-                judged.append((score_quote(probability, overlap, passage) + NUMBERED_WEIGHT * is_numbered, quote))
-                texts.append(self._prepared.texts[passage][start : block.end][:MAX_EMBEDDED_CHARS])
-            above = units[-1:]
+                is_numbered = is_list and self.kind is QuestionKind.STEPS and quote.text[0].isdecimal()
+                title = content_stems(headings[units[0]])
+                bonus = NUMBERED_WEIGHT * is_numbered + TITLE_WEIGHT * (bool(title) and title <= asked)
+                judged.append((score_quote(probability, overlap, passage) + bonus, quote))
+                text = self._prepared.texts[passage][start : block.end]
+                heading = headings[units[0]]
+                texts.append((text if heading in text else f"{heading}\n{text}")[:MAX_EMBEDDED_CHARS])
+            above = units if introduces and self.kind is QuestionKind.STEPS else units[-1:]
         cosines = self._ranker.cosines(self._prepared.standalone_question, texts)
         scores = [score + SIMILARITY_WEIGHT * cosine for (score, _), cosine in zip(judged, cosines, strict=True)]
-        rows = [each.score for each in self._ranked[:1] if each.unit.block.kind == "table"]
-        if not scores or max(rows, default=-math.inf) > max(scores):
+        others = [each.score for each in self._ranked[:1] if self._may_replace_list(each.unit)]
+        if not scores or max(others, default=-math.inf) > max(scores) + LIST_WEIGHT:
             return []
         return [judged[scores.index(max(scores))][1]]
+
+    def _may_replace_list(self, unit: Unit) -> bool:
+        """Return whether a unit can answer instead of a list: a table row, or a sentence that enumerates."""
+        is_sentence = self.kind is QuestionKind.LIST and unit.block.kind == "paragraph"
+        return unit.block.kind == "table" or (is_sentence and bool(ENUMERATION.search(self._ranker.text(unit))))
 
     def _comparison(self) -> list[Quote]:
         """Return the best quote and its counterpart in another document, or the next best of the same."""

@@ -1,7 +1,6 @@
 """Rank what may be quoted from the passages of a prompt by how well it answers a question."""
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,11 +8,13 @@ from operator import attrgetter
 
 from engine.generation.overlap import content_stems, sentence_scores
 from engine.generation.span_scorer import SpanScores
-from engine.generation.table_questions import codes, is_in_range
+from engine.generation.table_questions import codes, is_in_range, named_header
 from engine.model.encoder import Encoder
 from engine.prompt.answer_type import expected_content
+from engine.prompt.editions import other_editions
 from engine.prompt.followups import YEAR, relative_year
 from engine.prompt.pack import PreparedPrompt
+from engine.prompt.titles import parse_title
 from engine.prompt.units import Unit, split_units
 from store.markdown import parse_row
 
@@ -21,9 +22,9 @@ from store.markdown import parse_row
 OVERLAP_WEIGHT = 0.45  # nats per nat of shared words
 SIMILARITY_WEIGHT = 16.0  # nats per unit of the cosine between the embeddings of question and quote
 TYPE_PENALTY = 4.0  # nats for a quote, span or cell without the number, time or name that the question calls for
-EXACT_WEIGHT = 6.0  # nats for the question's code (such as a part number), a range with its number, or its version
+EXACT_WEIGHT = 6.0  # nats for the question's code (such as a part number), a range with its number, or its edition
+NEWEST_WEIGHT = 2.0  # nats for the newest of several editions, if the question does not say which it means
 FOLLOW_UP_PENALTY = 12.0  # nats for a quote without any word that is new in a follow-up
-YEAR_IN_NAME = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")  # 'policy_2024.docx'
 RANK_PENALTY = 0.15  # nats per passage before it
 MIN_PROBABILITY = 1e-6  # of a unit; lower ones are clipped
 MIN_VERSION_SIMILARITY = 0.6  # cosine between the sentences of two documents that are compared
@@ -55,6 +56,17 @@ class UnitRanker:
             for unit in split_units(index, text)
             if unit.start >= len(context)
         ]
+
+    @cached_property
+    def headings(self) -> dict[Unit, str]:
+        """The nearest heading above each unit in its passage, without mark and number; '' if there is none."""
+        headings: dict[Unit, str] = {}
+        last: tuple[int, str] = (-1, "")
+        for unit in self.units:
+            if unit.block.kind == "heading":
+                last = (unit.passage, parse_title(self.text(unit)).text)
+            headings[unit] = last[1] if last[0] == unit.passage else ""
+        return headings
 
     @cached_property
     def contexts(self) -> list[str]:
@@ -89,17 +101,21 @@ class UnitRanker:
 
     def _rules(self, question: str) -> Callable[[Unit], float]:
         """Return a function of a unit: the nats that it gains or loses by what the question says exactly."""
-        expected, wanted = expected_content(question), codes(question)
-        other_versions, new_words = self._other_versions(question), self._new_words(question)
+        original = self._prepared.original_question
+        is_whole = question == self._prepared.standalone_question
+        wanted = (codes(original) if is_whole else set()) or codes(question)  # a follow-up is not about earlier codes
+        expected, new_words = expected_content(question), self._new_words(question)
+        told = original if is_whole and YEAR.search(original) else question
+        other = other_editions(told, [hit.chunk.document_name for hit in self._prepared.hits])
 
         def rules(unit: Unit) -> float:
             text = self.text(unit)
             nats = 0.0
-            if wanted & codes(text) or is_in_range(question, parse_row(text) or []):
+            row = parse_row(text) or []
+            if wanted & codes(text) or is_in_range(question, row) or named_header(question, [name for name, _ in row]):
                 nats += EXACT_WEIGHT
-            if unit.passage in other_versions:
-                nats -= EXACT_WEIGHT
-            if expected is not None and not expected.search(text):
+            nats -= EXACT_WEIGHT * (unit.passage in other.excluded) + NEWEST_WEIGHT * (unit.passage in other.older)
+            if expected is not None and not expected.is_in(text):
                 nats -= TYPE_PENALTY
             if new_words and not new_words & content_stems(text):
                 nats -= FOLLOW_UP_PENALTY
@@ -116,15 +132,6 @@ class UnitRanker:
             return set()
         new = content_stems(original) - content_stems(question.removesuffix(original))
         return new & {stem for unit in self.units for stem in content_stems(self.text(unit))}
-
-    def _other_versions(self, question: str) -> set[int]:
-        """Return the passages of documents whose names have another year than the question, and are else the same."""
-        years = set(YEAR.findall(question))
-        names = [hit.chunk.document_name for hit in self._prepared.hits]
-        found = [set(YEAR_IN_NAME.findall(name)) for name in names]
-        right = {YEAR_IN_NAME.sub("", name) for name, own in zip(names, found, strict=True) if own & years}
-        others = (index for index, own in enumerate(found) if own and not own & years)
-        return {index for index in others if YEAR_IN_NAME.sub("", names[index]) in right}
 
     def cosines(self, question: str, texts: Sequence[str]) -> list[float]:
         """Return the similarity of the embeddings of texts to that of a question; 0 without an encoder."""
@@ -146,7 +153,7 @@ class UnitRanker:
             if unit.block.kind != "heading":
                 by_passage[unit.passage].append(unit)
         texts = [
-            [f"{context} {self.text(unit)}" for unit in units]
+            [f"{context} {self.headings[unit]} {self.text(unit)}" for unit in units]
             for context, units in zip(self.contexts, by_passage, strict=True)
         ]
         scores = sentence_scores(texts, question)

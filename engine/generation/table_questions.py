@@ -87,6 +87,13 @@ def requested_header(question: str, headers: Sequence[str]) -> str | None:
     return next((header for header in headers if words & content_stems(header)), None)
 
 
+def named_header(question: str, headers: Sequence[str]) -> str | None:
+    """Return the longest header with a number, such as a model's name or a year, that the question contains."""
+    found = [header for header in headers if re.search(r"\d", header)]
+    found = [header for header in found if re.search(rf"(?<!\w){re.escape(header)}(?!\w)", question, re.I)]
+    return max(found, key=len, default=None)
+
+
 def extreme_cell(question: str, rows: Sequence[Cells], similarities: dict[str, float]) -> tuple[int, str] | None:
     """Return the row with the superlative that a question asks for, and the value that names it; None if unclear.
 

@@ -4,12 +4,26 @@ Source: Li and Roth, Learning Question Classifiers, 2002, of which these are the
 """
 
 import re
+from dataclasses import dataclass
+
+from store.markdown import parse_row
 
 
 def _any(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.I)
 
 
+LENGTH = _any(r"\bhow (?:long|quickly|soon)\b|\bwie ?lange?\b")  # of time or space
+REFERENCE = _any(
+    r"\b(?:order|part|article|item|reference|invoice|serial|customer|registration|company) (?:number|no\.?|code)\b",
+    r"\b(?:bestell|artikel|teile|kunden|rechnungs|serien|vertrags|akten)(?:nummer|zeichen)\b",
+)
+MONEY = _any(
+    r"\bhow (?:much|expensive)\b.*\b(?:costs?|pays?|paid|earns?|charged?|rent|fees?|deposit|salary|fined?)\b",
+    r"\bhow expensive\b",
+    r"^what .*\b(?:price|cost|fee|rent|deposit|salary)s?\b|^what (?:is|are|was|were|does|do) .*\b(?:paid|earn)\b",
+    r"\bwas kostet\b|\bwie teuer\b|\bwie ?viel (?:kostet|zahl|bezahl|verdien)",
+)
 QUANTITY = _any(
     r"\bhow (?:much|many|long|old|far|high|tall|wide|big|large|heavy|expensive|fast|loud|often|deep|hot|warm|cold)\b",
     r"\bwie ?(?:viele?n?|hoch|lange?|alt|weit|gro\u00df|schwer|teuer|schnell|laut|oft|tief|breit|warm|hei\u00df)\b",
@@ -31,13 +45,18 @@ NUMBER_WORD = (
     r"|eine?[mnrs]?|zwei|drei|vier|f\u00fcnf|sechs|sieben|acht|neun|zehn|elf|zw\u00f6lf|halb\w*|t\u00e4glich"
     r"|w\u00f6chentlich|monatlich|j\u00e4hrlich|jede[mnrs]?|kostenlos|kostenfrei|frei|nichts|keine?[nr]?"
 )
+UNIT = (  # that may follow a number as a word
+    r"seconds?|minutes?|hours?|days?|nights?|weeks?|months?|quarters?|years?|met(?:re|er)s?|kilomet\w+|miles?|feet|inch(?:es)?"
+    r"|Sekunden?|Minuten?|Stunden?|Tage?n?|N\u00e4chten?|Wochen?|Monate?n?|Quartale?n?|Jahre?n?|Meter|Kilometer|Zentimeter"
+)
+SHORT_UNIT = r"s|min|h|hrs?|mm|cm|m|km|ft"
 DATE_WORD = (
     r"\b(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
     r"|\b(?:M\u00e4r|Mai|Okt|Dez)"
     r"|(?:montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonntag)"
 )
 CLOCK_OR_DATE = (
-    r"\b(?:19|20)\d\d\b|\b\d\d?[:.]\d\d\b|\b\d\d?\. ?(?:\d|[A-Z])"
+    r"\b(?:19|20)\d\d\b(?!:)|\b\d\d?[:.]\d\d\b|\b\d\d?\. ?(?:\d\d?\.|[A-Z])"
     r"|\b\d\d? ?(?:am|pm|a\.m|p\.m|o.clock|Uhr|st|nd|rd|th)\b"
     r"|\b\w+ ?(?:minute|hour|day|week|month|quarter|year)s?\b"
     r"|\b\w+ (?:Minute|Stunde|Tag|Woche|Monat|Quartal|Jahr)e?n?\b"
@@ -47,13 +66,54 @@ CALENDAR_WORD = (
     r"|evening|spring|summer|autumn|winter|nach|vor|sobald|sofort|unverz\u00fcglich|umgehend|t\u00e4glich|w\u00f6chentlich|monatlich"
     r"|fr\u00fchjahr|fr\u00fchling|sommer|herbst|mittag|morgens|abends)\b"
 )
-ANSWERS = {  # what an answer of each type contains; the first that matches the question decides
-    EMAIL: re.compile(r"\w@\w"),
-    PHONE: re.compile(r"\d[\d /-]{2,}"),
-    DAY: re.compile(rf"{DATE_WORD}|\d\d?\.\d|\d{{4}}", re.I),
-    QUANTITY: re.compile(rf"\d|\b(?:{NUMBER_WORD})\b", re.I),
-    TIME: re.compile(rf"{CLOCK_OR_DATE}|{CALENDAR_WORD}", re.I),
-    PERSON: re.compile(r"[^\W\d_]{3}"),
+CURRENCY = (
+    r"[\u20ac\u00a3$\u00a5]|\b(?:euros?|pounds?|pence|dollars?|cents?|EUR|GBP|USD|CHF|Franken)\b|\d ?p\b"
+    r"|%|\bper ?cent\b|\bProzent\b"
+    r"|\brents?\b|\b(?:Monats)?mieten?\b|\b(?:free|nothing|nil|included|kostenlos|kostenfrei|frei|nichts)\b"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerType:
+    """What an answer contains, in a sentence and in a table, where a currency may be nowhere."""
+
+    text: re.Pattern[str]
+    cell: re.Pattern[str]
+    reads_header: bool = False  # of a cell, for its unit
+
+    def is_in(self, text: str) -> bool:
+        """Return whether a sentence, or a table row or cell such as '| Width: 5 cm |', may be the answer or hold it."""
+        row = parse_row(text)
+        if not row:
+            return bool(self.text.search(text))
+        return bool(self.cell.search(text if self.reads_header else " ".join(value for _, value in row)))
+
+
+def _any_of(pattern: str) -> AnswerType:
+    compiled = re.compile(pattern, re.I)
+    return AnswerType(compiled, compiled)
+
+
+WITH_UNIT = (
+    rf"\w[ \u00a0-]?(?:{UNIT})\b|\d[ \u00a0-]?(?:{SHORT_UNIT})\b"
+    r"|\b(?:until|permanent|indefinite|unlimited|immediate|at once)"
+    r"|\b(?:bis|unbefristet|sofort|umgehend|unverz\u00fcglich)\b"
+)
+NUMBER = re.compile(rf"\d|\b(?:{NUMBER_WORD})\b", re.I)
+ANSWERS = {  # by what asks for them; the first that matches the question decides
+    EMAIL: _any_of(r"\w@\w"),
+    PHONE: _any_of(r"\d[\d /-]{2,}"),
+    DAY: _any_of(rf"{DATE_WORD}|\d\d?\.\d|\d{{4}}"),
+    LENGTH: AnswerType(
+        re.compile(WITH_UNIT, re.I),
+        re.compile(rf"{WITH_UNIT}|[|(,] ?(?:{UNIT}|{SHORT_UNIT})\b", re.I),
+        reads_header=True,
+    ),
+    REFERENCE: _any_of(r"\d"),
+    MONEY: AnswerType(re.compile(CURRENCY, re.I), NUMBER),
+    QUANTITY: AnswerType(NUMBER, NUMBER),
+    TIME: _any_of(rf"{CLOCK_OR_DATE}|{CALENDAR_WORD}"),
+    PERSON: _any_of(r"[^\W\d_]{3}"),
 }
 BOUNDS = {  # the words before an answer
     _any(r"\b(?:until|till|bis) (?:when|wann)\b"): re.compile(r"\b(?:until|till|to|by|bis)(?: zum)? $", re.I),
@@ -63,7 +123,7 @@ BOUNDS = {  # the words before an answer
 }
 
 
-def expected_content(question: str) -> re.Pattern[str] | None:
+def expected_content(question: str) -> AnswerType | None:
     """Return what an answer must contain; None if the question does not tell."""
     return next((answer for pattern, answer in ANSWERS.items() if pattern.search(question.strip())), None)
 

@@ -37,6 +37,7 @@ ABOUT_THE_APPLICATION = (
     r"what (?:can|could|do) you (?:actually |really )?(?:do|help|know)\b.*|(?:who|what) are you|help(?: me)?|hilfe"
     r"|how (?:do|does|can) (?:you|this|i use (?:you|this))(?: app| tool)?(?: work)?|how are you(?: doing)?(?: today)?"
     r"|was kannst du.*|wer bist du|wie funktionierst du|wie geht(?: s| es dir)"
+    r"|what (?:(?:sort|kind)s? of )?(?:things|questions) can i ask(?: you)?|what can i ask(?: you)?(?: about)?"
     r"|what else can you do|was kannst du .+|(?:that|this|it) (?:really )?help(?:s|ed)(?: me)?(?: a lot)?"
     r"|das hat (?:mir )?(?:sehr |wirklich )?geholfen|(?:good)?bye|tsch\u00fcss|auf wiedersehen|ok(?:ay)?"
     r"|great|cool|super|perfect|perfekt|nice|prima|wunderbar"
@@ -65,7 +66,8 @@ PATTERNS = {  # the first that matches decides
         r"\bvergl(?:eich|ich)|\bunterschied|\bge\u00e4ndert\b|\bim gegensatz",
     ),
     QuestionKind.STEPS: _any(
-        r"\bhow (?:do|can|should|would|could|to|must)\b(?!(?: \w+)? (?:know|reach|contact)\b)|\bhow does one\b",
+        r"\bhow did (?:you|we|one|people|employees|staff)\b"
+        r"|\bhow (?:do|can|should|would|could|to|must)\b(?!(?: \w+)? (?:know|reach|contact)\b)|\bhow does one\b",
         r"\bsteps?\b|\bprocedure\b|\binstructions? (?:for|to)\b|\bwhat (?:do|must|should) (?:i|we) (?:have to )?do\b",
         r"\b(?:walk|talk|guide) me through\b|\bwhat to do\b|\bwie (?:l\u00e4uft|gehe?) .+ (?:ab|vor)\b",
         r"^was (?:muss|soll|kann|mache?) (?:ich|man|wir)\b.*\b(?:machen|tun)\b|^was (?:mache|tue) ich\b|\bzu tun\b",
@@ -76,13 +78,16 @@ PATTERNS = {  # the first that matches decides
         r"^(?:list|name|enumerate|nenne?n?|aufz\u00e4hl)\b|\b(?:list|name) (?:all|every|the)",
         r"\bwhat \w+s (?:are|were|do|does|did|can|may|must)\b",
         r"\bwhat (?:are|were) (?:all )?(?:the|its|their|our)? ?(?:\w+ )*\w+s\b",
-        r"\bwhich (?:\w+ ){0,2}\w+s (?:are|were|do|does|did|have|has|can|may|must|will|in)\b",
+        r"(?<!between )\bwhich (?:\w+ ){0,2}\w+s (?:are|were|do|does|did|have|has|can|may|must|will|in)\b",
         r"\bin (?:which|what) (?:\w+ )?(?:situations|cases|places|countries)",
         r"\bwhat (?:isn.?t|is not|is|are|aren.?t|are not) (?:not )?(?:covered|included|excluded|allowed)\b",
         r"\bwhat (?:things|items|documents|topics|points)\b|\bwhat (?:did|does|do|must|has|have) .+ (?:have )?to \w+\b",
         r"\bwelche (?:\w+ )?\w+(?:en|e|er|n|s|l) (?:gibt|sind|waren|haben|hat|werden|geh\u00f6ren|m\u00fcssen"
         r"|k\u00f6nnen|kann|d\u00fcrfen|bekomm|brauch|decken|stehen|fehlen|bietet|enth)",
         r"\b(?:an|in|auf|bei|zu) welchen \w+n\b",
+        r"^(?:the )?(?:top|main|key|biggest|major) (?:\w+ )?\w+s\b(?!.*\b(?:is|are|was|were|did|does?|has|have)\b)"
+        r"|\bwho (?:all|makes? up|sits on|are (?:the|our|its))\b"
+        r"|^wer (?:\w+ )+alles\b|^wer geh\u00f6rt (?:alles )?z|^wer sitzt im\b",
         r"\bz\u00e4hl\w* .* auf\b|\bnenn\w* (?:mir )?(?:alle|die)",
     ),
     QuestionKind.YES_NO: re.compile(

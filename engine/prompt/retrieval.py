@@ -9,7 +9,8 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from engine.errors import BadRequest
-from engine.prompt.followups import relevant_turns
+from engine.prompt.editions import other_editions, tells_edition
+from engine.prompt.followups import YEAR, relevant_turns
 from engine.prompt.named_documents import several_documents, split_topic
 from engine.prompt.pack import PreparedPrompt, pack
 from engine.prompt.question_kind import QuestionKind, question_kind
@@ -61,13 +62,15 @@ def retrieve(finder: Finder, request: Request) -> Iterator[list[Hit]]:
         if several := _several_documents(finder, request):
             yield from _of_each(finder, request, several)
             return
-        stages = finder.retrieve_stages(request.question, top_k, documents)
+        stages = _retrieve(finder, request, request.question)
         is_summary = question_kind(request.question) is QuestionKind.SUMMARY
         yield from (_with_opening(finder, hits, top_k) for hits in stages) if is_summary else stages
         return
     previous = request.history[-1].chunk_ids
-    with_turns = " ".join([*(turn.question for turn in turns), request.question])
-    searches = [finder.retrieve_stages(question, top_k, documents) for question in (request.question, with_turns)]
+    earlier = " ".join(turn.question for turn in turns)
+    if YEAR.search(request.question):  # the same about another year
+        earlier = YEAR.sub("", earlier)
+    searches = [_retrieve(finder, request, each) for each in (request.question, f"{earlier} {request.question}")]
     rankings: list[list[Hit]] = [[], []]
     for stage in zip_longest(*searches):
         rankings = _latest(rankings, stage)
@@ -122,6 +125,16 @@ def _of_each(finder: Finder, request: Request, documents: Sequence[str]) -> Iter
         rankings = _latest(rankings, stage)
         in_turn = [hit for hits in zip_longest(*rankings) for hit in hits if hit is not None]
         yield in_turn[: request.passages]
+
+
+def _retrieve(finder: Finder, request: Request, question: str) -> Iterator[list[Hit]]:
+    """Yield the hits for a question after each stage, without those of editions that the request does not mean."""
+    if not tells_edition(request.question):
+        yield from finder.retrieve_stages(question, request.passages, request.documents)
+        return
+    for hits in finder.retrieve_stages(question, 2 * request.passages, request.documents):
+        excluded = other_editions(request.question, [hit.chunk.document_name for hit in hits]).excluded
+        yield [hit for position, hit in enumerate(hits) if position not in excluded][: request.passages]
 
 
 def _latest(rankings: list[list[Hit]], stage: Sequence[list[Hit] | None]) -> list[list[Hit]]:

@@ -23,8 +23,9 @@ from engine.prompt.template import NO_ANSWER
 from store.ingest import parse
 
 QUESTIONS = load_questions()
-MORE = FILES.parent / "more"  # another set of documents, to tune with
-QUESTIONS_OF = {FILES: QUESTIONS, MORE / "files": load_questions(MORE / "questions.jsonl")}
+SETS = ("more", "fourth")  # other sets of documents, to tune with
+MORE = {FILES.parent / name / "files": load_questions(FILES.parent / name / "questions.jsonl") for name in SETS}
+QUESTIONS_OF = {FILES: QUESTIONS, **MORE}
 UNANSWERED = ("refusal", "chat")
 FACT = Question("x", "dev", "fact", "en", "How long is it?", ("a.pdf",), (), (("20 m", "20 metres"),), ("30",), "20 m")
 REFUSAL = replace(FACT, type="refusal", documents=(), required=(), forbidden=("Austen",), quote="")
@@ -187,7 +188,7 @@ def text_of(path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("files", "questions"), QUESTIONS_OF.items(), ids=("own", "more"))
+@pytest.mark.parametrize(("files", "questions"), QUESTIONS_OF.items(), ids=("own", *SETS))
 def test_documents_contain_quotes_and_answers(files, questions):
     for one in questions:
         if one.type not in UNANSWERED:

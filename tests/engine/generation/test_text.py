@@ -167,7 +167,9 @@ def test_a_long_row_of_dots_is_one_sentence_in_linear_time():
     assert cite(dots, PASSAGES) == (dots, set())
 
 
-@pytest.mark.parametrize("name", ["Ms. Imogen Vale", "Dr. J. S. Vale", "St. Vale at No. 5", "Vale, i.e. the tenant"])
+@pytest.mark.parametrize(
+    "name", ["Ms. Imogen Vale", "Dr. J. S. Vale", "St. Vale at No. 5", "Vale, i.e. the tenant", "Port (no. 7)"]
+)
 def test_an_abbreviation_does_not_end_a_sentence(name):
     passages = [f"The tenant of the lighthouse is {name} since May."]
     assert cite(f"{name}.", passages)[0] == f"{name}. [1]"

@@ -18,11 +18,30 @@ from engine.prompt.answer_type import asks_for_reason, expected_content, words_b
         ("What is the e-mail address of the office?", "office@port.example", "Port Arden"),
         ("Wie ist die Telefonnummer?", "0951 17 42 00", "Frau Sühl"),
         ("Who pays?", "the tenant", "12.50"),
+        ("How long was the berth closed?", "nineteen days", "on 27 October"),
+        ("Wie lange gilt es?", "bis zum Jahresende", "seit 2020"),
+        ("How much does a pass cost?", "36 euros", "36 keys"),
+        ("What is the order number of the filter?", "88-4120", "the filter"),
+        ("When is the dividend paid?", "26 July 2024", "6.2 pence (2023: 5.8 pence)"),
     ],
 )
 def test_the_question_word_tells_what_an_answer_contains(question, right, wrong):
     expected = expected_content(question)
-    assert expected.search(right) and not expected.search(wrong)
+    assert expected.is_in(right) and not expected.is_in(wrong)
+
+
+@pytest.mark.parametrize(
+    ("question", "right", "wrong"),
+    [
+        ("How long does it charge?", "| Charging time: 95 min | Model: A |", "| Berths: 2 | Port: Orton |"),
+        ("How long does it charge?", "| Charging time (min): 95 |", "| Part: 95 |"),
+        ("What does it cost?", "| Fee: 12 |", "| Fee: on request |"),
+        ("When is it due?", "| Due: 3 May | Year: 4 |", "| 2023: 5.5 | 2024: 6.2 |"),
+    ],
+)
+def test_a_row_has_its_answer_in_a_value_and_the_unit_may_be_in_its_header(question, right, wrong):
+    expected = expected_content(question)
+    assert expected.is_in(right) and not expected.is_in(wrong)
 
 
 def test_other_questions_expect_nothing_in_particular():

@@ -60,6 +60,23 @@ def test_follow_up_is_searched_alone_and_with_its_history():
     assert finder.questions == ["Who owns it?", "Which boat sails the Bay Route? Who owns it?"]
 
 
+def test_only_the_edition_that_the_question_means_is_searched():
+    finder = KeywordFinder(**{"fees_2023.md": ["Dogs cost 2 pounds."], "fees_2025.md": ["Dogs cost 3 pounds."]})
+    request = Request("What do dogs cost now?", passages=2)
+    assert chosen(request, finder) == ["fees_2025.md-0"]
+    assert chosen(replace(request, question="What did dogs cost in 2023?"), finder) == ["fees_2023.md-0"]
+    assert len(chosen(replace(request, question="What do dogs cost?"), finder)) == 2
+
+
+def test_a_follow_up_about_another_year_is_searched_without_the_year_before():
+    finder = library()
+    chosen(
+        replace(FOLLOW, question="and in 2023?", history=(replace(FIRST, question="What did it cost in 2024?"),)),
+        finder,
+    )
+    assert finder.questions == ["and in 2023?", "What did it cost in ? and in 2023?"]
+
+
 def test_ranking_fuses_both_searches_and_the_previous_prompt():
     """Reciprocal rank fusion by its definition."""
     finder, top = library(), 6

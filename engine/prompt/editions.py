@@ -1,0 +1,61 @@
+"""Which of several editions of a document a question means: 'policy_2023.docx' or 'policy_2025.docx'.
+
+The names of editions differ only in their years. The one that is meant has the question's year, or is the newest, or an
+older one if the question asks for a former one.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.prompt.followups import YEAR
+from engine.prompt.question_kind import QuestionKind, question_kind
+
+CURRENT = re.compile(
+    r"\b(?:current(?:ly)?|now(?:adays)?|today|at present|latest|newest|in force|aktuell\w*|derzeit\w*|jetzt|heute"
+    r"|zurzeit|geltende\w*|neueste\w*)\b",
+    re.I,
+)
+EDITION = (
+    r"(?:versions?|editions?|polic(?:y|ies)|rules?|agreement|contract|terms|guidelines?|handbook"
+    r"|Fassung|Regeln?|Richtlinie|Ordnung|Vertrag)"
+)
+FORMER = re.compile(
+    rf"\b(?:old(?:er)?|previous|former|earlier|alte[mnrs]?|vorige\w*|bisherige\w*) (?:[\w()]+ )?{EDITION}\b"
+    r"|\b(?:previously|formerly|back then|fr\u00fcher\w*|bisher)\b",
+    re.I,
+)
+YEAR_IN_NAME = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class OtherEditions:
+    """Positions in a list of names: of editions that the question does not mean, and of those that are only older."""
+
+    excluded: frozenset[int] = frozenset()
+    older: frozenset[int] = frozenset()
+
+
+def tells_edition(question: str) -> bool:
+    """Return whether a question may say which edition it means; a comparison means several."""
+    is_told = bool(YEAR.search(question)) or bool(CURRENT.search(question)) != bool(FORMER.search(question))
+    return is_told and question_kind(question) is not QuestionKind.COMPARISON
+
+
+def other_editions(question: str, names: Sequence[str]) -> OtherEditions:
+    """Return which of the documents with these names are other editions of one that the question means."""
+    groups: dict[str, dict[str, set[int]]] = {}  # positions by year, by name without years
+    for position, name in enumerate(names):
+        for year in YEAR_IN_NAME.findall(name)[-1:]:
+            groups.setdefault(YEAR_IN_NAME.sub("", name), {}).setdefault(year, set()).add(position)
+    years, is_told = set(YEAR.findall(question)), tells_edition(question)
+    excluded, older = set[int](), set[int]()
+    for by_year in groups.values():
+        newest = {max(by_year)}
+        if years:
+            meant = years & by_year.keys()
+        else:
+            meant = by_year.keys() - newest if is_told and FORMER.search(question) else newest
+        others = {position for year in by_year.keys() - meant for position in by_year[year]} if meant else set()
+        (excluded if is_told else older).update(others)
+    return OtherEditions(frozenset(excluded), frozenset(older))

@@ -1,0 +1,75 @@
+"""Lists, steps and table rows that are quoted as answers."""
+
+import pytest
+
+from engine.generation.confidence import is_enough
+from engine.prompt.question_kind import QuestionKind
+from tests.support.evidence import MANUAL, OTHER, Encoder, Scorer, evidence, texts_of
+
+
+def test_rows_with_the_value_that_the_question_names_are_listed():
+    rows = [f"| Course: {course} | Day: {day} |" for course, day in zip("ABCD", ("Monday", "Friday") * 2, strict=True)]
+    found = evidence("What courses are on Fridays?", Scorer("B"), "\n".join(rows))
+    assert texts_of(found.quoted_answer()) == [rows[1], rows[3]]
+
+
+def test_all_rows_are_listed_if_the_question_asks_for_the_first_column():
+    rows = [f"| Plant: {plant} | Furnaces: {count} |" for plant, count in zip("ABC", (1, 1, 3), strict=True)]
+    found = evidence("Name all the plants.", Scorer("3"), "\n".join(rows))
+    assert texts_of(found.quoted_answer()) == rows
+
+
+def test_a_list_that_the_best_sentence_announces_is_the_answer():
+    text = "The board named these dangers:\n\n- Fire\n- Flood"
+    assert texts_of(evidence("Which dangers did the board see?", Scorer("dangers"), text).quoted_answer()) == [
+        "- Fire\n- Flood"
+    ]
+
+
+@pytest.mark.parametrize("part", ["Rinse", "Clean the pump"])
+def test_steps_are_quoted_to_their_end_also_if_the_line_above_them_was_found(part):
+    quotes = evidence("How do I clean it?", Scorer(part), MANUAL).quoted_answer()
+    assert texts_of(quotes) == ["1. Switch it off.\n2. Rinse the sieve."]
+
+
+def test_a_list_question_without_a_list_gets_the_sentence():
+    assert texts_of(evidence("List the colours.", Scorer("blue"), OTHER).quoted_answer()) == ["It is blue."]
+
+
+def test_a_list_needs_less_confidence_than_a_fact():
+    assert is_enough(QuestionKind.LIST, 0.2) and not is_enough(QuestionKind.FACT, 0.2)
+    assert not is_enough(QuestionKind.LIST, 0.1) and is_enough(QuestionKind.SUMMARY, 0.0)
+
+
+def test_steps_below_a_paragraph_are_the_answer_though_the_paragraph_is_likelier():
+    text = "## Reset\n\nA reset deletes the map. You need the PIN.\n\n1. Press STOP.\n2. Enter the PIN."
+    found = evidence("How do I reset it?", Scorer("A reset deletes the map"), text)
+    assert texts_of(found.quoted_answer()) == ["1. Press STOP.\n2. Enter the PIN."]
+
+
+def test_a_short_paragraph_may_be_the_procedure_and_a_numbered_clause_is_no_list():
+    text = "## Winter\n\n2.1 Charge it at 5 °C. Store it dry.\n\n## Cleaning\n\n1. Wipe it.\n2. Dry it."
+    found = evidence("What do I do before winter?", Scorer("Charge it"), text, encoder=Encoder("inter"))
+    assert texts_of(found.quoted_answer()) == ["2.1 Charge it at 5 °C. Store it dry."]
+
+
+def test_a_list_below_a_heading_that_the_question_names_wins():
+    text = "## Staff\n\n- Ann\n- Ben\n\n## Top risks\n\n- Frost\n- Theft"
+    assert texts_of(evidence("top risks of the project?", Scorer("Ann", "Frost"), text).quoted_answer()) == [
+        "- Frost\n- Theft"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "wins"), [("The halls are Alder, Birch and Cedar.", True), ("The halls are in Port Arden.", False)]
+)
+def test_a_sentence_that_enumerates_can_answer_instead_of_a_list(sentence, wins):
+    text = f"{sentence}\n\n## Tours\n\n- Monday\n- Friday"
+    found = evidence("What are the names of the halls?", Scorer("The halls are"), text)
+    assert texts_of(found.quoted_answer()) == [sentence if wins else "- Monday\n- Friday"]
+
+
+def test_the_rows_of_a_table_that_lists_what_is_asked_for_are_found_though_another_row_is_likelier():
+    plants = "| Plant: Dunmore | Built: 1994 |\n| Plant: Orton | Built: 2002 |"
+    text = f"| Glass sold: 58 t | Share: 4 % |\n\n{plants}"
+    assert texts_of(evidence("Name all the plants.", Scorer("58"), text).quoted_answer()) == plants.split("\n")

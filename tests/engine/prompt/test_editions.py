@@ -1,0 +1,37 @@
+"""Which of several editions of a document a question means."""
+
+import pytest
+
+from engine.prompt.editions import other_editions, tells_edition
+
+NAMES = ["policy_2023.docx", "lease.pdf", "policy_2025.docx", "report 2024.pdf", "policy_2023.docx"]
+
+
+@pytest.mark.parametrize(
+    ("question", "excluded", "older"),
+    [
+        ("What may I spend under the 2025 policy?", {0, 4}, set()),
+        ("What could I spend in 2023?", {2}, set()),
+        ("What may I spend now?", {0, 4}, set()),
+        ("What could I spend under the old rules?", {2}, set()),
+        ("What could I spend under the previous (2023) policy?", {2}, set()),
+        ("Was durfte ich fr\u00fcher ausgeben?", {2}, set()),
+        ("What may I spend?", set(), {0, 4}),
+        ("What may I spend on old furniture?", set(), {0, 4}),
+        ("What happened in 2019?", set(), set()),
+        ("How did it change from 2023 to 2025?", set(), set()),
+        ("Is it now more than under the old rules?", set(), {0, 4}),
+    ],
+)
+def test_other_editions_are_excluded_if_the_question_tells_and_else_only_less_likely(question, excluded, older):
+    found = other_editions(question, NAMES)
+    assert (found.excluded, found.older) == (excluded, older)
+
+
+def test_one_edition_is_never_excluded():
+    assert not other_editions("What may I spend in 2019?", ["policy_2023.docx", "rules_2025.docx"]).excluded
+    assert not other_editions("What may I spend now?", []).excluded
+
+
+def test_a_comparison_means_several_editions():
+    assert tells_edition("What is the limit in 2025?") and not tells_edition("What changed since 2023?")
