@@ -10,24 +10,23 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, groupby
+from itertools import chain
 from operator import attrgetter, itemgetter, mul
 from threading import Event
 
 from engine.generation.bridge import Bridge, connecting_units, find_bridges
 from engine.generation.changes import describe_change, format_changes
 from engine.generation.confidence import is_enough, quote_confidence
+from engine.generation.lists import MIN_LIST_ITEMS, judged_lists
 from engine.generation.overlap import content_stems, content_words, stem, unsupported_words
 from engine.generation.quotes import CELL, format_quotes, format_unit, whole_words
 from engine.generation.ranking import (
     EXACT_WEIGHT,
     MAX_EMBEDDED_UNITS,
     MIN_PROBABILITY,
-    SIMILARITY_WEIGHT,
     TYPE_PENALTY,
     RankedUnit,
     UnitRanker,
-    score_quote,
 )
 from engine.generation.section import KINDS as SECTION_KINDS
 from engine.generation.section import find_section
@@ -62,16 +61,11 @@ MAX_CANDIDATES = 6  # of all units, which the main model scores
 MODEL_WEIGHT = 0.4  # nats of a span's score per nat of the main model's log-likelihood
 MIN_SPAN_SHARE = 0.7  # probability of the best span of a sentence; below it, the answer is the whole sentence
 MIN_CELL_SHARE = 0.8  # the same for a table row
-MIN_LIST_ITEMS = 2
-MAX_PROCEDURE_CHARS = 900  # of a paragraph that is quoted as the steps of a procedure
 # The weights were chosen on the same questions.
 HEADER_WEIGHT = 2.0  # nats per word that the header of a cell shares with the question, and its value does not
 CELL_SIMILARITY_WEIGHT = 5.0  # nats per unit of the cosine between the embeddings of question and cell
 LIST_WEIGHT = 1.0  # nats for a list, compared with a table row or sentence
-TITLE_WEIGHT = 3.0  # nats for a list below a heading whose words are all in the question
-NUMBERED_WEIGHT = 3.5  # nats for a numbered list as the steps of a procedure
 ENUMERATION = re.compile(r",[^,;]{2,80},? (?:and|or|und|oder|sowie) ")  # 'a, b and c'
-MAX_EMBEDDED_CHARS = 600  # of a list and the line above it
 
 
 @dataclass(frozen=True)
@@ -346,44 +340,13 @@ class Evidence:
         return lists[0] if lists else None
 
     def _best_list(self) -> list[Quote]:
-        """Return the list that most likely answers, judged together with the line or heading above it.
-
-        The steps of a procedure may also be the sentences of a paragraph.
-        """
-        overlaps, headings = self._ranker.overlaps(self._prepared.standalone_question), self._ranker.headings
-        asked = content_stems(self._prepared.standalone_question)
-        judged: list[tuple[float, Quote]] = []
-        texts = []
-        above: list[Unit] = []
-        blocks = [list(group) for _, group in groupby(self._ranker.units, key=lambda unit: (unit.passage, unit.block))]
-        for units, below in zip(blocks, [*blocks[1:], []], strict=True):
-            passage, block = units[0].passage, units[0].block
-            is_list = block.kind == "list" and len(units) >= MIN_LIST_ITEMS
-            is_short = block.end - block.start <= MAX_PROCEDURE_CHARS
-            is_procedure = self.kind is QuestionKind.STEPS and block.kind == "paragraph" and len(units) > 1 and is_short
-            introduces = (
-                block.kind == "paragraph" and below and (below[0].passage, below[0].block.kind) == (passage, "list")
-            )
-            if is_list or (is_procedure and not introduces):
-                with_above = [unit for unit in above if unit.passage == passage] + units
-                start = with_above[0].start
-                probability = self.scores.mass(passage, start, block.end)
-                overlap = max(overlaps.get(unit, 0.0) for unit in with_above)
-                quote = self._quote_at(passage, block.start, block.end)
-                is_numbered = is_list and self.kind is QuestionKind.STEPS and quote.text[0].isdecimal()
-                title = content_stems(headings[units[0]])
-                bonus = NUMBERED_WEIGHT * is_numbered + TITLE_WEIGHT * (bool(title) and title <= asked)
-                judged.append((score_quote(probability, overlap, passage) + bonus, quote))
-                text = self._prepared.texts[passage][start : block.end]
-                heading = headings[units[0]]
-                texts.append((text if heading in text else f"{heading}\n{text}")[:MAX_EMBEDDED_CHARS])
-            above = units if introduces and self.kind is QuestionKind.STEPS else units[-1:]
-        cosines = self._ranker.cosines(self._prepared.standalone_question, texts)
-        scores = [score + SIMILARITY_WEIGHT * cosine for (score, _), cosine in zip(judged, cosines, strict=True)]
+        """Return the list, or the paragraph with a procedure, that most likely answers; none if something else does."""
+        lists = judged_lists(self.kind, self._prepared, self._ranker, self.scores)
         others = [each.score for each in self._ranked[:1] if self._may_replace_list(each.unit)]
-        if not scores or max(others, default=-math.inf) > max(scores) + LIST_WEIGHT:
+        if not lists or max(others, default=-math.inf) > max(score for score, *_ in lists) + LIST_WEIGHT:
             return []
-        return [judged[scores.index(max(scores))][1]]
+        _, passage, block = max(lists, key=itemgetter(0))
+        return [self._quote_at(passage, block.start, block.end)]
 
     def _may_replace_list(self, unit: Unit) -> bool:
         """Return whether a unit can answer instead of a list: a table row, or a sentence that enumerates."""

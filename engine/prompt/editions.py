@@ -25,6 +25,9 @@ FORMER = re.compile(
     r"|\b(?:previously|formerly|back then|fr\u00fcher\w*|bisher)\b",
     re.I,
 )
+PERIOD = re.compile(  # several years
+    rf"\b(?:since|from|until|till|between|seit|ab|bis|zwischen)\b.*{YEAR.pattern}", re.I
+)
 YEAR_IN_NAME = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 
 
@@ -37,9 +40,10 @@ class OtherEditions:
 
 
 def tells_edition(question: str) -> bool:
-    """Return whether a question may say which edition it means; a comparison means several."""
-    is_told = bool(YEAR.search(question)) or bool(CURRENT.search(question)) != bool(FORMER.search(question))
-    return is_told and question_kind(question) is not QuestionKind.COMPARISON
+    """Return whether a question may say which edition it means; a period or a comparison means several."""
+    if PERIOD.search(question) or question_kind(question) is QuestionKind.COMPARISON:
+        return False
+    return bool(YEAR.search(question)) or bool(CURRENT.search(question)) != bool(FORMER.search(question))
 
 
 def other_editions(question: str, names: Sequence[str]) -> OtherEditions:

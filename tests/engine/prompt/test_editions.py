@@ -20,6 +20,7 @@ NAMES = ["policy_2023.docx", "lease.pdf", "policy_2025.docx", "report 2024.pdf",
         ("What may I spend on old furniture?", set(), {0, 4}),
         ("What happened in 2019?", set(), set()),
         ("How did it change from 2023 to 2025?", set(), set()),
+        ("What has it cost since 2023?", set(), {2}),
         ("Is it now more than under the old rules?", set(), {0, 4}),
     ],
 )

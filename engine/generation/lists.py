@@ -1,0 +1,67 @@
+"""Judge which list of the passages a question asks for: the items of a list, or the steps of a procedure."""
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from engine.generation.overlap import content_stems
+from engine.generation.ranking import SIMILARITY_WEIGHT, UnitRanker, score_quote
+from engine.generation.span_scorer import SpanScores
+from engine.prompt.pack import PreparedPrompt
+from engine.prompt.question_kind import QuestionKind
+from engine.prompt.units import Unit
+from store.markdown import Block
+
+MIN_LIST_ITEMS = 2
+MAX_PROCEDURE_CHARS = 900  # of a paragraph that is quoted as the steps of a procedure
+MAX_EMBEDDED_CHARS = 600  # of a list and the line above it
+# The weights were chosen on the same questions as those of engine.generation.evidence.
+TITLE_WEIGHT = 3.0  # nats for a list below a heading whose words are all in the question
+NUMBERED_WEIGHT = 3.5  # nats for a numbered list as the steps of a procedure
+
+
+def judged_lists(
+    kind: QuestionKind, prepared: PreparedPrompt, ranker: UnitRanker, scores: SpanScores
+) -> list[tuple[float, int, Block]]:
+    """Return how well each list answers in nats, its passage and its block; for steps, short paragraphs too.
+
+    A list is judged together with its heading and the line above it; steps with the whole paragraph above them, which
+    is then no procedure of its own.
+    """
+    question = prepared.standalone_question
+    overlaps, asked = ranker.overlaps(question), content_stems(question)
+    judged: list[tuple[float, int, Block]] = []
+    texts = []
+    for units, above in _lists(kind, ranker.units):
+        passage, block = units[0].passage, units[0].block
+        start = above[0].start if above else units[0].start
+        probability = scores.mass(passage, start, block.end)
+        overlap = max(overlaps.get(unit, 0.0) for unit in (*above, *units))
+        heading, text = ranker.headings[units[0]], prepared.texts[passage]
+        title = content_stems(heading)
+        is_numbered = (
+            kind is QuestionKind.STEPS and block.kind == "list" and text[block.start :].lstrip()[:1].isdecimal()
+        )
+        bonus = NUMBERED_WEIGHT * is_numbered + TITLE_WEIGHT * (bool(title) and title <= asked)
+        judged.append((score_quote(probability, overlap, passage) + bonus, passage, block))
+        with_above = text[start : block.end]
+        texts.append((with_above if heading in with_above else f"{heading}\n{with_above}")[:MAX_EMBEDDED_CHARS])
+    cosines = ranker.cosines(question, texts)
+    return [
+        (score + SIMILARITY_WEIGHT * cosine, passage, block)
+        for (score, passage, block), cosine in zip(judged, cosines, strict=True)
+    ]
+
+
+def _lists(kind: QuestionKind, units: list[Unit]) -> Iterator[tuple[list[Unit], list[Unit]]]:
+    """Yield the units of each list, or paragraph with a procedure, and those above it that introduce it."""
+    is_steps = kind is QuestionKind.STEPS
+    blocks = [list(group) for _, group in groupby(units, key=lambda unit: (unit.passage, unit.block))]
+    above: list[Unit] = []
+    for own, below in zip(blocks, [*blocks[1:], []], strict=True):
+        block = own[0].block
+        introduces = bool(below) and (below[0].passage, below[0].block.kind) == (own[0].passage, "list")
+        is_list = block.kind == "list" and len(own) >= MIN_LIST_ITEMS
+        is_short = len(own) > 1 and block.end - block.start <= MAX_PROCEDURE_CHARS
+        if is_list or (is_steps and block.kind == "paragraph" and is_short and not introduces):
+            yield own, [unit for unit in above if unit.passage == own[0].passage]
+        above = own if is_steps and block.kind == "paragraph" and introduces else own[-1:]
