@@ -14,7 +14,7 @@ DEFAULT_TARGET = "balanced"
 RATIOS = (0.0, 0.05, 0.1, 0.2, 0.4)  # measured recompute ratios, ascending
 MIN_QUESTIONS = 12  # fewer show nothing
 CALIBRATED_PASSAGES = 8  # of each question that is measured
-PASSAGES_EXPONENT = 0.5  # of the KL's growth with the number of passages before the last
+PASSAGES_EXPONENT = 0.75  # of the KL's growth with the number of passages before the last
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class FidelityCurve:
     def for_passages(self, passages: int) -> "FidelityCurve":
         """Return the curve expected for questions with so many passages: the more, the more context each one lacks.
 
-        The exponent was measured on the bundled model with both adapters (docs/results/fidelity.md).
+        The exponent fits the bundled model with both adapters roughly (docs/results/fidelity.md).
         """
         factor = (max(0, passages - 1) / (CALIBRATED_PASSAGES - 1)) ** PASSAGES_EXPONENT
         return replace(self, points=tuple(replace(point, kl=factor * point.kl) for point in self.points))

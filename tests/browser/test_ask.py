@@ -122,7 +122,7 @@ def test_a_target_sets_the_ratio_that_this_model_needs_until_the_slider_is_moved
     expect(target).to_contain_text("not calibrated yet")
     expect(target.locator(":checked")).to_have_count(0)
     expect(ratio).to_have_value("35")
-    points = tuple(FidelityPoint(ratio, kl, 0.9, 100.0, 4.0) for ratio, kl in ((0.0, 0.2), (0.1, 0.08), (0.4, 0.04)))
+    points = tuple(FidelityPoint(ratio, kl, 0.9, 100.0, 4.0) for ratio, kl in ((0.0, 0.5), (0.1, 0.2), (0.4, 0.1)))
     status = FidelityStatus(24, 24, FidelityCurve("cacheclip", points, 400.0, 24))
     monkeypatch.setattr(backend.models, "fidelity_status", status)
     for name, percent in (("Balanced", "10"), ("Fast", "0"), ("Faithful", "100")):
@@ -152,7 +152,7 @@ def test_a_target_is_met_again_on_the_model_that_was_chosen_in_the_settings(visi
 
     tab = visit()
     target, ratio = tab.page.locator("#target"), tab.page.locator("#ratio input[type=number]")
-    calibrate(0.2, 0.08, 0.04)
+    calibrate(0.5, 0.2, 0.1)
     target.get_by_text("Balanced").click()
     expect(ratio).to_have_value("10")
     tab.go("Settings")

@@ -29,7 +29,7 @@ def test_the_plan_is_that_of_cacheclip_trained_at_the_least_ratio_for_the_target
 
 
 def test_more_passages_need_a_higher_ratio():
-    calibrated = curve(0.09, 0.07, 0.06, 0.03, 0.01)
+    calibrated = curve(0.09, 0.07, 0.06, 0.02, 0.01)
     few, many = (
         SelectionContext(spans, learned_scores=lambda: SCORES, fidelity=calibrated)
         for spans in (SPANS, tuple(range(start, start + 5) for start in range(5, 205, 5)))
