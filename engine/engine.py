@@ -310,14 +310,11 @@ class Engine:
     ) -> None:
         num_prefix_tokens = len(self.template.prefix_ids)
         stream.fill_prefill_fields(answer, prepared, result, num_prefix_tokens)
-        answer.preview = ratio_preview(
-            answer, prepared, result, num_prefix_tokens, strategy, self.cache.costs, self.fidelity
-        )
-        num_passages = len(prepared.passages)
-        is_exact = result.num_exact_chunks >= num_passages
-        answer.expected_kl = expected_kl_of(
-            answer.request.method, answer.actual_ratio, is_exact, num_passages, self.fidelity
-        )
+        fidelity = self.fidelity.for_passages(len(prepared.passages)) if self.fidelity else None
+        costs = self.cache.costs
+        answer.preview = ratio_preview(answer, prepared, result, num_prefix_tokens, strategy, costs, fidelity)
+        is_exact = result.num_exact_chunks >= len(prepared.passages)
+        answer.expected_kl = expected_kl_of(answer.request.method, answer.actual_ratio, is_exact, fidelity)
         answer.notes += (*filter(None, [result.reason]), *self._notes(strategy))
         self.stats.record(answer.sources)
 

@@ -45,21 +45,17 @@ def ratio_preview(
             return None
         marked = mark_passages(plan.rows, num_prefix_tokens, texts, passages)
         is_exact = selection.num_exact_chunks >= len(texts)
-        expected_kl = expected_kl_of(method, ratio, is_exact, len(texts), fidelity)
+        expected_kl = expected_kl_of(method, ratio, is_exact, fidelity)
         return RatioPreview(marked, predict_ttft(len(plan.rows)), expected_kl, is_exact)
 
     return preview
 
 
-def expected_kl_of(
-    method: str, ratio: float, is_exact: bool, num_passages: int, fidelity: FidelityCurve | None
-) -> float | None:
+def expected_kl_of(method: str, ratio: float, is_exact: bool, fidelity: FidelityCurve | None) -> float | None:
     """Return `Answer.expected_kl` at a ratio: 0 if all is recomputed or exact, None for a method not calibrated."""
     if is_exact or ratio == 1:
         return 0.0
-    if fidelity is None or fidelity.method != method:
-        return None
-    return fidelity.for_passages(num_passages).expected_kl(ratio)
+    return fidelity.expected_kl(ratio) if fidelity is not None and fidelity.method == method else None
 
 
 def ttft_prediction(answer: Answer, costs: CostModel | None) -> Callable[[int], float | None]:
