@@ -108,8 +108,7 @@ class Engine:
         kv_caches = [(cache, template)]
         if auxiliary is not None and auxiliary.cache is not cache:
             kv_caches.append((auxiliary.cache, auxiliary.template))
-        selectors = [auxiliary.selector] if auxiliary is not None and auxiliary.selector is not None else []
-        self.passages = PassageCache(kv_caches, selectors, self.scheduler)
+        self.passages = PassageCache(kv_caches, auxiliary.selector if auxiliary else None, self.scheduler)
 
     def ask(
         self, request: Request, cancel: Event | None = None, prepared: PreparedPrompt | None = None

@@ -44,10 +44,6 @@ class LRUCache(Generic[V]):
         with self._lock:
             return list(self._values)
 
-    @property
-    def is_full(self) -> bool:
-        return self._size >= self._maxsize
-
     def evict(self, text: str) -> None:
         """Delete a text; a value that another thread is computing for it is not cached either."""
         with self._lock:

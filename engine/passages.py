@@ -1,21 +1,20 @@
-"""Everything that is cached per passage: chunk KV of all models, token ids, and encodings of the trained heads."""
+"""Everything that is cached per passage: chunk KV of all models, token ids, and the token selector's keys."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Event
-from typing import Any
 
 from engine.kv.chunk_cache import ChunkCache
-from engine.model.encoder import TrainedHead
 from engine.prompt.template import PromptTemplate
 from engine.scheduler.scheduler import Scheduler
+from engine.scoring.trained_selector import TokenSelector
 
 
 @dataclass
 class PassageCache:
     kv_caches: Sequence[tuple[ChunkCache, PromptTemplate]]  # the main model's, then the auxiliary's if it has its own
-    heads: Sequence[TrainedHead[Any, Any]]  # token selector and span scorer, which encode passages
+    selector: TokenSelector | None
     scheduler: Scheduler  # computing waits for its turn on the main model
     on_deleted: Callable[[Sequence[str]], None] | None = None  # told the chunk keys of each deleted passage
 
@@ -27,8 +26,8 @@ class PassageCache:
         with self.track_deletions(), turn:
             for cache, template in self.kv_caches:
                 cache.get_or_compute(template.passage(text).ids, cancel)
-            for head in self.heads:
-                head.warm(text, passage)
+            if self.selector:
+                self.selector.warm(text, passage)
             self.flush()
 
     def flush(self) -> None:
@@ -42,8 +41,8 @@ class PassageCache:
         for cache, template in self.kv_caches:
             keys += cache.delete(template.encode_passage(text).ids)
             template.passage.evict(text)
-        for head in self.heads:
-            head.evict(text)
+        if self.selector:
+            self.selector.evict(text)
         if self.on_deleted:
             self.on_deleted(keys)
         return keys
@@ -68,8 +67,8 @@ class PassageCache:
         """Forget token ids and encodings of all passages."""
         for _, template in self.kv_caches:
             template.passage.clear()
-        for head in self.heads:
-            head.clear()
+        if self.selector:
+            self.selector.clear()
 
     def delete_other_models(self) -> None:
         """Delete the KV of all models that are not loaded, because its passages cannot be told from its keys."""

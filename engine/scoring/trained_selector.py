@@ -5,20 +5,27 @@ queries and a passage's vectors to keys, which are computed once. A token's scor
 late interaction (ColBERT, arXiv:2004.12832). Trained by `python -m training selector`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from operator import attrgetter
+from pathlib import Path
 from threading import Event
+from typing import Self
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from engine.errors import Cancelled, TokenSelectorUnusable
-from engine.model.encoder import Encoder, TrainedHead
+from engine.lru import LRUCache
+from engine.model.encoder import Encoder
 from engine.model.tokenizer import TokenizedText
 
 SELECTOR_FILE = "selector.safetensors"
 NUM_DISTANCE_CLASSES = 9  # distances of 0, 1-2, 3-6, 7-14, ..., 255 and more tokens
 MAX_QUESTION_PIECES = 254  # word pieces; of a longer question the last ones
+MAX_CACHED_BYTES = 128 * 2**20  # of keys, half a kilobyte a token: about 1,000 passages
 
 
 class SelectorHead(nn.Module):
@@ -52,21 +59,60 @@ class SelectorHead(nn.Module):
         return scores / scores[competing].sum()
 
 
-class TokenSelector(TrainedHead[SelectorHead, Tensor]):
-    """The selector head over its encoder, trained for one main model."""
-
-    kind = "token selector"
-    error = TokenSelectorUnusable
-    file_name = SELECTOR_FILE
-    cache_size = 256  # passages whose keys stay in memory, half a kilobyte a token
+class TokenSelector:
+    """A frozen encoder and the head trained on its vectors, for one main model; keys of passages are cached."""
 
     def __init__(self, encoder: Encoder, head: SelectorHead) -> None:
-        super().__init__(encoder, head.to(encoder.dtype))
+        self.encoder = encoder
+        self.head = head.to(encoder.dtype).eval().requires_grad_(False)
+        self._keys = LRUCache(self._encode_passage, MAX_CACHED_BYTES, attrgetter("nbytes"))
 
-    @staticmethod
-    def _untrained_head(encoder: Encoder, tensors: Mapping[str, Tensor]) -> SelectorHead:
-        num_heads = len(tensors["votes"])
-        return SelectorHead(encoder.width, num_heads, len(tensors["key.weight"]) // num_heads)
+    @classmethod
+    def load(cls, folder: Path, encoder: Encoder) -> Self:
+        """Return the selector in a folder. Raises TokenSelectorUnusable if it is damaged or of another encoder."""
+        path = folder / SELECTOR_FILE
+        try:
+            tensors = load_file(path)
+        except (OSError, SafetensorError) as cause:
+            raise TokenSelectorUnusable(f"The token selector in {path} cannot be read ({cause}).") from cause
+        try:
+            num_heads = len(tensors["votes"])
+            head = SelectorHead(encoder.width, num_heads, len(tensors["key.weight"]) // num_heads)
+            head.load_state_dict(tensors)
+        except (RuntimeError, KeyError, TypeError, IndexError, ValueError, ArithmeticError) as cause:
+            raise TokenSelectorUnusable(
+                f"The token selector in {path} was trained for another encoder or version."
+            ) from cause
+        return cls(encoder, head)
+
+    @property
+    def num_parameters(self) -> int:
+        return sum(weight.numel() for weight in self._weights)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(weight.nbytes for weight in self._weights)
+
+    @property
+    def _weights(self) -> list[Tensor]:
+        return [*self.encoder.model.parameters(), *self.head.parameters()]
+
+    def warm(self, text: str, passage: TokenizedText) -> None:
+        """Cache the keys of a passage."""
+        self._keys(text.strip(), passage)
+
+    def evict(self, text: str) -> None:
+        """Drop a passage from the cache."""
+        self._keys.evict(text.strip())
+
+    def clear(self) -> None:
+        """Empty the cache."""
+        self._keys.clear()
+
+    def save(self, folder: Path) -> None:
+        """Write the head in bf16."""
+        tensors = {name: weight.to(torch.bfloat16).contiguous() for name, weight in self.head.state_dict().items()}
+        save_file(tensors, folder / SELECTOR_FILE)
 
     @torch.inference_mode()
     def score(
@@ -77,7 +123,7 @@ class TokenSelector(TrainedHead[SelectorHead, Tensor]):
         for text, passage in zip(texts, passages, strict=True):
             if cancel is not None and cancel.is_set():
                 raise Cancelled
-            keys.append(self.passages(text.strip(), passage))
+            keys.append(self._keys(text.strip(), passage))
         return self.head(
             question_vectors(self.encoder, question), torch.cat(keys), [len(passage.ids) for passage in passages]
         )

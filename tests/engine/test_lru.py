@@ -12,15 +12,16 @@ def test_value_is_computed_once_and_the_least_recently_used_is_evicted():
 
 def test_sizes_of_values_count_towards_the_limit():
     cache = LRUCache(lambda text: text.upper(), maxsize=5, sizeof=len)
-    assert [cache(text) for text in ("ab", "cd", "e")] == ["AB", "CD", "E"] and cache.is_full
+    assert [cache(text) for text in ("ab", "cd", "e")] == ["AB", "CD", "E"]
     cache("fgh")
-    assert cache.keys() == ["e", "fgh"] and not cache.is_full
+    assert cache.keys() == ["e", "fgh"]
     cache.evict("fgh")
     assert cache("abcd") == "ABCD" and cache.keys() == ["e", "abcd"]
     assert cache("abcdef") == "ABCDEF" and not cache.keys()  # larger than the whole cache
     cache("abcde")
     cache.clear()
-    assert not cache.is_full
+    cache("abcde")
+    assert cache.keys() == ["abcde"]
 
 
 def test_only_a_deleted_text_is_computed_again():

@@ -15,6 +15,7 @@ from engine.errors import Cancelled, TokenSelectorUnusable
 from engine.model.loading.bundled import BUNDLED_MODEL
 from engine.model.tokenizer import TokenizedText
 from engine.prompt.template import PromptTemplate
+from engine.scoring import trained_selector
 from engine.scoring.trained_selector import (
     SELECTOR_FILE,
     SelectorHead,
@@ -126,18 +127,20 @@ def test_a_passage_is_encoded_once_until_it_is_forgotten(monkeypatch):
     assert len(calls) == 4
 
 
-def test_warming_stops_when_the_cache_is_full(monkeypatch):
-    monkeypatch.setattr(TokenSelector, "cache_size", 2)
-    selector, calls = TokenSelector(tiny.encoder(), random_head()), []
-    embed = selector.encoder.embed
+def test_a_full_cache_keeps_the_passages_warmed_last(monkeypatch):
     texts = list(TEXTS.values())[:3]
-    for text, passage in zip(texts, encode(texts), strict=True):
+    passages = encode(texts)
+    token_bytes = 12 * torch.float32.itemsize  # three heads of size 4
+    monkeypatch.setattr(trained_selector, "MAX_CACHED_BYTES", token_bytes * sum(len(each.ids) for each in passages[1:]))
+    selector, calls = TokenSelector(tiny.encoder(), random_head()), []
+    for text, passage in zip(texts, passages, strict=True):
         selector.warm(text, passage)
+    embed = selector.encoder.embed
     monkeypatch.setattr(selector.encoder, "embed", lambda ids: calls.append(ids) or embed(ids))
-    score(selector, texts[:2])
+    score(selector, texts[1:])
     assert len(calls) == 1  # the question
-    assert len(score(selector, texts[2:])) == len(encode(texts)[2].ids)
-    assert len(calls) == 3  # the third passage was not cached
+    assert len(score(selector, texts[:1])) == len(passages[0].ids)
+    assert len(calls) == 3  # the first passage was dropped
 
 
 def test_a_cancelled_question_is_not_scored():
