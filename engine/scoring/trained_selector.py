@@ -65,7 +65,7 @@ class TokenSelector:
     def __init__(self, encoder: Encoder, head: SelectorHead) -> None:
         self.encoder = encoder
         self.head = head.to(encoder.dtype).eval().requires_grad_(False)
-        self._keys = LRUCache(self._encode_passage, MAX_CACHED_BYTES, attrgetter("nbytes"))
+        self.passage_keys = LRUCache(self._encode_passage, MAX_CACHED_BYTES, attrgetter("nbytes"))
 
     @classmethod
     def load(cls, folder: Path, encoder: Encoder) -> Self:
@@ -99,15 +99,15 @@ class TokenSelector:
 
     def warm(self, text: str, passage: TokenizedText) -> None:
         """Cache the keys of a passage."""
-        self._keys(text.strip(), passage)
+        self.passage_keys(text.strip(), passage)
 
     def evict(self, text: str) -> None:
         """Drop a passage from the cache."""
-        self._keys.evict(text.strip())
+        self.passage_keys.evict(text.strip())
 
     def clear(self) -> None:
         """Empty the cache."""
-        self._keys.clear()
+        self.passage_keys.clear()
 
     def save(self, folder: Path) -> None:
         """Write the head in bf16."""
@@ -123,7 +123,7 @@ class TokenSelector:
         for text, passage in zip(texts, passages, strict=True):
             if cancel is not None and cancel.is_set():
                 raise Cancelled
-            keys.append(self._keys(text.strip(), passage))
+            keys.append(self.passage_keys(text.strip(), passage))
         return self.head(
             question_vectors(self.encoder, question), torch.cat(keys), [len(passage.ids) for passage in passages]
         )

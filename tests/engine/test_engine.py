@@ -306,7 +306,7 @@ def test_text_of_a_deleted_passage_is_gone_from_memory(meanwhile):
     auxiliary = tiny.decoder(tiny.qwen2, seed=3, vocab_size=300)
     selector = TokenSelector(tiny.encoder(), SelectorHead(32, 8, 32))
     engine = make_engine("ferry", "tern", auxiliary=auxiliary, selector=selector)
-    caches = engine.template.passage, engine.auxiliary.template.passage, selector.passages
+    caches = engine.template.passage, engine.auxiliary.template.passage, selector.passage_keys
 
     def holds_text(cache):
         return TEXTS["ferry"].strip() in {text.strip() for text in cache.keys()}  # noqa: SIM118  no mapping
