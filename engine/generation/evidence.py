@@ -30,7 +30,7 @@ from engine.generation.ranking import (
 )
 from engine.generation.section import KINDS as SECTION_KINDS
 from engine.generation.section import find_section
-from engine.generation.span_scorer import Span, SpanScorer
+from engine.generation.span_scorer import Span, SpanScorer, SpanScores
 from engine.generation.summary import summary_units
 from engine.generation.table_questions import (
     SUPERLATIVE,
@@ -89,13 +89,17 @@ class Evidence:
         self._several = several_documents(prepared.original_question, names)
         kind = question_kind(prepared.original_question)
         self.kind = QuestionKind.COMPARISON if self._several and kind in SECTION_KINDS else kind
-        self.scores = scorer.score(prepared.standalone_question, prepared.texts, cancel)
         self._prepared = prepared
         self._ranker = UnitRanker(prepared, encoder)
+
+        def read(question: str) -> SpanScores:
+            return scorer.score(question, prepared.texts, cancel, self._ranker.likely_passages(question))
+
+        self.scores = read(prepared.standalone_question)
         self._section = find_section(prepared, self.kind, self._ranker.units)
         parts = split_parts(prepared.original_question) if self.kind in COMPOSABLE_KINDS else []
         parts = parts if len(parts) > 1 else []
-        self._parts = [self._ranker.rank(part, scorer.score(part, prepared.texts, cancel)) for part in parts]
+        self._parts = [self._ranker.rank(part, read(part)) for part in parts]
 
     @property
     def has_answer(self) -> bool:

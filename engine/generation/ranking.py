@@ -1,6 +1,7 @@
 """Rank what may be quoted from the passages of a prompt by how well it answers a question."""
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +30,7 @@ RANK_PENALTY = 0.15  # nats per passage before it
 MIN_PROBABILITY = 1e-6  # of a unit; lower ones are clipped
 MIN_VERSION_SIMILARITY = 0.6  # cosine between the sentences of two documents that are compared
 MAX_EMBEDDED_UNITS = 8  # that are ranked by more than words and probability
+MAX_READ_PASSAGES = 6  # by the span scorer, again for each question
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,15 @@ class UnitRanker:
     def bodies(self) -> list[str]:
         """The passages without the context before a chunk."""
         return [text[len(context) :] for text, context in zip(self._prepared.texts, self.contexts, strict=True)]
+
+    def likely_passages(self, question: str) -> list[int]:
+        """Return the passages that the span scorer reads: those found first, or that share the most with a question."""
+        overlaps: dict[int, float] = defaultdict(float)
+        for unit, overlap in self.overlaps(question).items():
+            overlaps[unit.passage] = max(overlap, overlaps[unit.passage])
+        found = [hit.score for hit in self._prepared.hits] or [0.0] * len(self._prepared.texts)
+        by_score = sorted(range(len(found)), key=lambda index: (found[index], overlaps[index]), reverse=True)
+        return sorted(by_score[:MAX_READ_PASSAGES])
 
     def rank(self, question: str, scores: SpanScores) -> list[RankedUnit]:
         """Return the units that may be quoted, those that most likely hold the answer first.

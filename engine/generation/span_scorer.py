@@ -10,7 +10,7 @@ different errors; engine.generation.grounding combines them. Trained by `python 
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from threading import Event
@@ -246,10 +246,17 @@ class SpanScorer(nn.Module):
         return [row[offset : len(each) - 1] for row, offset, each in zip(logits, offsets, ids, strict=True)]
 
     @torch.inference_mode()
-    def score(self, question: str, texts: Sequence[str], cancel: Event | None = None) -> SpanScores:
-        """Return the scores of the passages' pieces for a question. Raises Cancelled once `cancel` is set."""
+    def score(
+        self, question: str, texts: Sequence[str], cancel: Event | None = None, read: Sequence[int] | None = None
+    ) -> SpanScores:
+        """Return the scores of the pieces of passages for a question. Raises Cancelled once `cancel` is set.
+
+        `read` are the indices of the passages to read, all by default; the others have no windows.
+        """
         question_ids = self.encode_question(question)
-        windows = self.windows(question_ids, map(self.tokenizer.encode, texts))
+        read = range(len(texts)) if read is None else read
+        encoded = (self.tokenizer.encode(texts[index]) for index in read)
+        windows = [replace(each, passage=read[each.passage]) for each in self.windows(question_ids, encoded)]
         if not windows:
             return SpanScores((), torch.empty(0, 0), torch.empty(0, 0), 1.0)
         starts, ends = (part.cpu() for part in self([(question_ids, window) for window in windows], cancel))

@@ -33,9 +33,10 @@ class Scorer:
         self.parts = parts
         self.probability = probability
 
-    def score(self, question, texts, cancel=None):
+    def score(self, question, texts, cancel=None, read=None):
         windows, rows = [], []
-        for passage, text in enumerate(texts):
+        for passage in range(len(texts)) if read is None else read:
+            text = texts[passage]
             words = [match.span() for match in re.finditer(r"\w+|[^\w\s]", text)]
             windows.append(Window(passage, tuple(range(len(words))), tuple(words)))
             rows.append(torch.full((2, 100), 1e-9))

@@ -7,11 +7,15 @@ import pytest
 
 from engine.generation.bridge import find_bridges
 from engine.generation.quotes import format_quotes, format_unit, whole_words
+from engine.generation.ranking import UnitRanker
 from engine.generation.stream import fill_quoted_answer
+from engine.model.tokenizer import TokenizedText
+from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import QuestionKind
 from engine.prompt.units import split_units
 from engine.request import Answer, Quote, Request
 from engine.trace import Trace
+from store.types import Chunk, Hit
 from tests.support.evidence import MANUAL, OTHER, Encoder, Scorer, evidence, texts_of
 
 
@@ -118,6 +122,18 @@ def test_a_single_word_at_the_start_of_a_sentence_connects_no_passages():
     assert not find_bridges("Where was Ida Wren born?", [first, "Notes\nShe was born in Pell."])
     (bridge,) = find_bridges("Which river is where Ida Wren lives?", [first, "Ullet\nThe river Tay flows here."])
     assert (bridge.first, bridge.second, bridge.name) == (0, 1, "Ullet")
+
+
+def test_passages_that_were_found_first_or_share_words_with_the_question_are_read():
+    texts = ("A pump costs 20 euros.", *(f"The boat has number {number}." for number in range(7)))
+    question = "What does the pump cost?"
+    given = PreparedPrompt(texts, (TokenizedText((0,), ((0, 1),)),) * 8, question, question, (0,), 8)
+    later = replace(given, texts=texts[::-1])
+    assert UnitRanker(given).likely_passages(question) == [0, 1, 2, 3, 4, 5]
+    assert UnitRanker(later).likely_passages(question) == [0, 1, 2, 3, 4, 7]
+    chunks = [Chunk(f"{n}", "d", "d", n, None, 0, 1, text, "") for n, text in enumerate(texts)]
+    found = replace(given, hits=tuple(Hit(chunk, rank, 1, True) for rank, chunk in enumerate(chunks)))
+    assert UnitRanker(found).likely_passages(question) == [2, 3, 4, 5, 6, 7]
 
 
 def test_similar_embeddings_lift_a_quote_above_a_more_probable_one():
@@ -265,7 +281,7 @@ def test_a_comparison_quotes_both_documents():
 
 def test_two_questions_in_one_get_two_quotes():
     class ByQuestion:
-        def score(self, question, texts, cancel=None):
+        def score(self, question, texts, cancel=None, read=None):
             return Scorer("blue" if "colour" in question else "three").score(question, texts)
 
     found = evidence("How long is the warranty, and which colour does the pump have?", ByQuestion(), OTHER)

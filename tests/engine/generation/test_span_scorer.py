@@ -105,6 +105,14 @@ def test_starts_ends_and_no_answer_are_a_distribution_over_all_passages():
         assert (row[len(window.ids) :] == -torch.inf).all()
 
 
+def test_the_scores_of_chosen_passages_are_those_of_a_prompt_without_the_others():
+    scorer, texts = span_scorer(), list(TEXTS.values())
+    scores, alone = scorer.score(QUESTION, texts, read=[0, 2]), scorer.score(QUESTION, [texts[0], texts[2]])
+    assert [window.passage for window in scores.windows] == [0, 2]
+    assert torch.equal(scores.starts, alone.starts) and scores.no_answer == alone.no_answer
+    assert scores.mass(1, 0, len(texts[1])) == 0.0
+
+
 def test_the_logits_of_a_passage_depend_on_the_question_but_not_on_the_batch():
     scorer, texts = span_scorer(), list(TEXTS.values())
     ids = scorer.encode_question(QUESTION)
