@@ -15,13 +15,13 @@ from operator import attrgetter, itemgetter, mul
 from threading import Event
 
 from engine.generation.bridge import Bridge, connecting_units, find_bridges
+from engine.generation.cells import likely_cells
 from engine.generation.changes import describe_change, format_changes
 from engine.generation.confidence import is_enough, quote_confidence
 from engine.generation.lists import MIN_LIST_ITEMS, judged_lists
 from engine.generation.overlap import content_stems, content_words, stem, unsupported_words
-from engine.generation.quotes import CELL, format_quotes, format_unit, whole_words
+from engine.generation.quotes import format_quotes, format_unit, whole_words
 from engine.generation.ranking import (
-    EXACT_WEIGHT,
     MAX_EMBEDDED_UNITS,
     MIN_PROBABILITY,
     TYPE_PENALTY,
@@ -36,16 +36,13 @@ from engine.generation.table_questions import (
     SUPERLATIVE,
     codes,
     extreme_cell,
-    is_in_range,
     listed_rows,
-    named_header,
     names_columns,
-    requested_header,
 )
 from engine.generation.verdict import verdict
 from engine.model.encoder import Encoder
 from engine.prompt.answer_type import PERSON, asks_for_reason, expected_content, words_before
-from engine.prompt.followups import YEAR, relative_year
+from engine.prompt.followups import YEAR
 from engine.prompt.named_documents import several_documents, split_topic
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import QuestionKind, question_kind, split_parts
@@ -61,10 +58,7 @@ MAX_CANDIDATES = 6  # of all units, which the main model scores
 MODEL_WEIGHT = 0.4  # nats of a span's score per nat of the main model's log-likelihood
 MIN_SPAN_SHARE = 0.7  # probability of the best span of a sentence; below it, the answer is the whole sentence
 MIN_CELL_SHARE = 0.8  # the same for a table row
-# The weights were chosen on the same questions.
-HEADER_WEIGHT = 2.0  # nats per word that the header of a cell shares with the question, and its value does not
-CELL_SIMILARITY_WEIGHT = 5.0  # nats per unit of the cosine between the embeddings of question and cell
-LIST_WEIGHT = 1.0  # nats for a list, compared with a table row or sentence
+LIST_WEIGHT = 1.0  # nats for a list, compared with a table row or sentence; chosen on the same questions
 ENUMERATION = re.compile(r",[^,;]{2,80},? (?:and|or|und|oder|sowie) ")  # 'a, b and c'
 
 
@@ -153,15 +147,16 @@ class Evidence:
         excluded = content_words(question) if PERSON.search(question) and not is_choice else set()
         found = []
         for ranked in self._ranked[:MAX_RESCORED_UNITS]:
-            unit = ranked.unit
+            unit, is_row = ranked.unit, ranked.unit.block.kind == "table"
             text = self._prepared.texts[unit.passage][: unit.end]
             answers = dict[str, float]()
-            for relative, span in self._cells(unit) if unit.block.kind == "table" else self._spans(unit):
+            cells = likely_cells(unit, self._prepared, self._ranker, self.scores) if is_row else []
+            for relative, span in cells or self._spans(unit):
                 start, end = whole_words(text, span.start, span.end)
                 words = set(split_words(text[start:end]))
                 is_echo = not is_choice and (words <= question_words or bool(words & excluded))
                 if words and not is_echo and len(answers) < MAX_SPANS_PER_UNIT:
-                    cell_start = text.rfind("| ", 0, start) if unit.block.kind == "table" else -1
+                    cell_start = text.rfind("| ", 0, start) if is_row else -1
                     whole = text[start:end] if cell_start < 0 else f"{text[cell_start:end]} |"
                     is_mismatch = (expected is not None and not expected.is_in(whole)) or (
                         before is not None and not before.search(text[:start])
@@ -250,36 +245,6 @@ class Evidence:
         mass = max(MIN_PROBABILITY, self.scores.mass(unit.passage, unit.start, unit.end))
         likely = self.scores.likely_between(unit.passage, unit.start, unit.end)
         return [(math.log(max(MIN_PROBABILITY, span.probability / mass)), span) for span in likely]
-
-    def _cells(self, row: Unit) -> list[tuple[float, Span]]:
-        """Return the best span of each cell of a table row with its score in nats, the best cell first.
-
-        A cell is scored by its span's probability, and by the words and the meaning that it shares with the question.
-        """
-        text, question = self._ranker.text(row), self._prepared.original_question
-        cells = [
-            (span, match[1] or "", match[0])
-            for match in CELL.finditer(text)
-            for span in self.scores.likely_between(row.passage, row.start + match.start(2), row.start + match.end(2))[
-                :1
-            ]
-        ]
-        stems = content_stems(f"{question} {relative_year(self._prepared.standalone_question)}")
-        headers = [header for _, header, _ in cells]
-        requested, named = requested_header(question, headers), named_header(question, headers)
-        scores = []
-        cosines = self._ranker.cosines(question, [cell for *_, cell in cells])
-        for (span, header, cell), cosine in zip(cells, cosines, strict=True):
-            in_header = len(stems & content_stems(header)) + (header == requested)
-            in_value = len(stems & content_stems(cell.removeprefix(header)))
-            probability = math.log(max(MIN_PROBABILITY, span.probability))
-            names_row = bool(codes(cell) & codes(question)) or is_in_range(question, [(header, cell)])
-            relevance = HEADER_WEIGHT * (in_header - in_value) + CELL_SIMILARITY_WEIGHT * cosine
-            is_named = EXACT_WEIGHT * (header == named)
-            scores.append(probability + relevance + is_named - TYPE_PENALTY * names_row)
-        total = math.log(sum(map(math.exp, scores))) if scores else 0.0
-        ranked = sorted(zip(scores, cells, strict=True), key=itemgetter(0), reverse=True)
-        return [(score - total, span) for score, (span, *_) in ranked]
 
     def _matching_rows(self, row: Unit) -> list[Quote]:
         """Return the rows that have the same value, which the question names, as a row; none if there is one."""

@@ -1,0 +1,46 @@
+"""Judge which cell of a table row answers a question."""
+
+import math
+from operator import itemgetter
+
+from engine.generation.overlap import content_stems
+from engine.generation.quotes import CELL
+from engine.generation.ranking import EXACT_WEIGHT, MIN_PROBABILITY, TYPE_PENALTY, UnitRanker
+from engine.generation.span_scorer import Span, SpanScores
+from engine.generation.table_questions import codes, is_in_range, named_header, requested_header
+from engine.prompt.followups import relative_year
+from engine.prompt.pack import PreparedPrompt
+from engine.prompt.units import Unit
+
+# The weights were chosen on the same questions as those of engine.generation.evidence.
+HEADER_WEIGHT = 2.0  # nats per word that the header of a cell shares with the question, and its value does not
+SIMILARITY_WEIGHT = 5.0  # nats per unit of the cosine between the embeddings of question and cell
+
+
+def likely_cells(
+    row: Unit, prepared: PreparedPrompt, ranker: UnitRanker, scores: SpanScores
+) -> list[tuple[float, Span]]:
+    """Return the best span of each cell of a table row with its log-probability in nats, the best cell first.
+
+    A cell is scored by its span's probability, and by the words and the meaning that it shares with the question.
+    """
+    text, question = ranker.text(row), prepared.original_question
+    cells = [
+        (span, match[1] or "", match[0])
+        for match in CELL.finditer(text)
+        for span in scores.likely_between(row.passage, row.start + match.start(2), row.start + match.end(2))[:1]
+    ]
+    stems = content_stems(f"{question} {relative_year(prepared.standalone_question)}")
+    headers = [header for _, header, _ in cells]
+    requested, named = requested_header(question, headers), named_header(question, headers)
+    cosines = ranker.cosines(question, [cell for *_, cell in cells])
+    judged = []
+    for (span, header, cell), cosine in zip(cells, cosines, strict=True):
+        in_header = len(stems & content_stems(header)) + (header == requested)
+        in_value = len(stems & content_stems(cell.removeprefix(header)))
+        names_row = bool(codes(cell) & codes(question)) or is_in_range(question, [(header, cell)])
+        score = math.log(max(MIN_PROBABILITY, span.probability))
+        score += HEADER_WEIGHT * (in_header - in_value) + SIMILARITY_WEIGHT * cosine
+        judged.append((score + EXACT_WEIGHT * (header == named) - TYPE_PENALTY * names_row, span))
+    total = math.log(sum(math.exp(score) for score, _ in judged)) if judged else 0.0
+    return [(score - total, span) for score, span in sorted(judged, key=itemgetter(0), reverse=True)]
