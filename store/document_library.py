@@ -97,7 +97,7 @@ class DocumentLibrary(Library):
                 document = self._catalog.insert_pending(document)
             document = yield from self._index(document, document_id, parsed)
             if detect_format(data, name) == "pdf":
-                self._originals.put(document_id, data)
+                self._keep_original(document_id, data)
         finally:
             self._release(document_id)
         yield Progress("indexed", 1, 1, document, document.warning)
@@ -251,6 +251,15 @@ class DocumentLibrary(Library):
                 existing = self._catalog.chunks_by_id([hit.chunk.id for hit in hits])
             scored = [replace(hit, score=score) for hit, score in zip(hits, scores, strict=True)]
             yield sorted((hit for hit in scored if hit.chunk.id in existing), key=lambda hit: -hit.score)[:top_k]
+
+    def _keep_original(self, document_id: str, data: bytes) -> None:
+        """Keep the file of a document, unless it was deleted since it was added."""
+        self._originals.put(document_id, data)
+        with self._lock:
+            try:
+                self._catalog.document(document_id)
+            except NoSuchDocument:
+                self._originals.delete(document_id)
 
     def delete(self, document_id: str) -> list[Chunk]:
         with self._lock:

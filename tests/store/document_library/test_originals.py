@@ -40,6 +40,24 @@ def test_pages_of_a_pdf_can_be_shown_until_it_is_deleted(open_library, file_of, 
         library.page_picture(chunk.id, 2, "")
 
 
+@pytest.mark.parametrize("name", ["../../outside", "{folder}/outside", "outside\0", ""])
+def test_only_ids_name_files_whatever_a_client_sends(open_library, file_of, tmp_path, name):
+    library, outside = open_library(), tmp_path / "outside.pdf"
+    add(library, file_of(DATA, "harbour.pdf"))
+    outside.write_bytes(DATA)
+    document_id = name.format(folder=tmp_path)
+    assert library.delete(document_id) == [] and not library.has_pages(document_id)
+    assert outside.read_bytes() == DATA and len(library.documents()) == 1
+
+
+def test_the_file_of_a_document_that_is_deleted_at_once_is_not_kept(open_library, file_of, folder, monkeypatch):
+    library = open_library()
+    put = library._originals.put
+    monkeypatch.setattr(library._originals, "put", lambda key, data: (library.delete(key), put(key, data)))
+    add(library, file_of(DATA, "harbour.pdf"))
+    assert library.documents() == [] and list(folder.iterdir()) == []
+
+
 def test_what_a_kill_has_left_is_deleted_at_the_next_start(open_library, file_of, folder):
     library = open_library()
     document = add(library, file_of(DATA, "harbour.pdf"))
