@@ -3,15 +3,18 @@
 Measured once for each model (`engine.analysis.calibration`). Torch-free, so that the UI can import it.
 """
 
+import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from operator import itemgetter
 from statistics import fmean, median
 
 TARGETS = {"fast": 0.3, "balanced": 0.1, "faithful": 0.03}  # maximum KL in nats, for `FidelityCurve.least_ratio`
 DEFAULT_TARGET = "balanced"
 RATIOS = (0.0, 0.05, 0.1, 0.2, 0.4)  # measured recompute ratios, ascending
+MAX_RATIO = 0.5  # of `FidelityCurve.least_ratio`: full prefill takes hardly longer than recomputing more
 MIN_QUESTIONS = 12  # fewer show nothing
 CALIBRATED_PASSAGES = 8  # of each question that is measured
 PASSAGES_EXPONENT = 0.75  # of the KL's growth with the number of passages before the last
@@ -57,21 +60,31 @@ class FidelityCurve:
         return replace(self, points=tuple(replace(point, kl=factor * point.kl) for point in self.points))
 
     def least_ratio(self, max_kl: float) -> float | None:
-        """Return the least measured ratio from which on the KL is at most `max_kl` nats; None if none is."""
-        least = None
-        for point in reversed(self.points):
-            if point.kl > max_kl:
+        """Return the least ratio, in per cent steps, from which on the expected KL is at most `max_kl` nats.
+
+        None if it is above MAX_RATIO.
+        """
+        least = 1.0
+        for (low, low_kl), (high, high_kl) in reversed(list(pairwise(self._known))):
+            if low_kl > max_kl:
+                least = high - (high - low) * (max_kl - high_kl) / (low_kl - high_kl)
                 break
-            least = point.ratio
-        return least
+            least = low
+        least = math.ceil(100 * least - 1e-9) / 100
+        return least if least <= MAX_RATIO else None
 
     def expected_kl(self, ratio: float) -> float:
         """Return the KL in nats at a recompute ratio: interpolated between the measured ones, 0 at a ratio of 1."""
-        known = [(point.ratio, point.kl) for point in self.points] + [(1.0, 0.0)]
+        known = self._known
         right = min(bisect_left(known, ratio, key=itemgetter(0)), len(known) - 1)
         (low, low_kl), (high, high_kl) = known[max(0, right - 1)], known[right]
         weight = (ratio - low) / (high - low) if high > low else 1.0
         return low_kl + weight * (high_kl - low_kl)
+
+    @property
+    def _known(self) -> list[tuple[float, float]]:
+        """The measured ratios and their KL, and that of recomputing everything."""
+        return [(point.ratio, point.kl) for point in self.points] + [(1.0, 0.0)]
 
 
 def fidelity_curve(

@@ -1,9 +1,10 @@
 """CacheClip adaptive: the least recompute ratio that is close enough to full prefill on this model. Ours.
 
-The ratio follows from the model's calibration (`engine.analysis.calibration`): the least measured one whose answers
-stay within the target's KL divergence from full prefill's, in nats, mean over the first tokens, for as many passages as
-the question has. If none does, all passages are recomputed. A time limit lowers the ratio to what the measured cost of
-prefill allows. Which tokens are recomputed is decided as in CacheClip trained.
+The ratio follows from the model's calibration (`engine.analysis.calibration`): the least one whose answers stay within
+the target's KL divergence from full prefill's, in nats, mean over the first tokens, for as many passages as the
+question has; between the measured ratios the KL is interpolated. If that is more than half, all is recomputed. A time
+limit lowers the ratio to what the measured cost of prefill allows. Which tokens are recomputed is decided as in
+CacheClip trained.
 """
 
 from dataclasses import dataclass

@@ -38,11 +38,14 @@ def test_few_questions_show_nothing():
         ([0.5, 0.3, 0.2, 0.09, 0.01], 0.1, 0.2),
         ([0.5, 0.1, 0.1, 0.1, 0.1], 0.1, 0.05),
         ([0.05, 0.5, 0.2, 0.09, 0.01], 0.1, 0.2),  # a low ratio that is close by chance does not count
+        ([0.5, 0.3, 0.2, 0.2, 0.04], 0.1, 0.33),
+        ([0.5, 0.4, 0.3, 0.2, 0.12], 0.1, 0.5),  # between 40 % and everything
         ([0.5, 0.5, 0.5, 0.5, 0.5], 0.1, None),
     ],
 )
 def test_the_least_ratio_from_which_on_the_target_is_met(kls, max_kl, ratio):
-    assert curve(kls).least_ratio(max_kl) == ratio
+    found = curve(kls).least_ratio(max_kl)
+    assert found == ratio and (found is None or curve(kls).expected_kl(found) <= max_kl + 1e-9)
 
 
 def test_the_kl_grows_with_the_number_of_passages_and_is_as_measured_for_that_of_the_calibration():

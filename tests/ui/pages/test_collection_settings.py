@@ -91,7 +91,7 @@ def test_a_target_chooses_the_ratio_that_the_model_of_now_needs(session, backend
     monkeypatch.setattr(backend.models, "fidelity_status", status)
     session.choose([])
     session.choose(BOATS)
-    assert (session["target"], session["recompute_percent"]) == ("fast", 10)
+    assert (session["target"], session["recompute_percent"]) == ("fast", 4)
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,7 @@ def _recommendation(curve: FidelityCurve) -> str:
             "Use the method 'Exact prefix' with this model; it reuses only exact keys and values."
         )
     return (
-        f"Recommended: a recompute ratio of {percent(ratio)}, the least measured one with a KL of at most "
+        f"Recommended: a recompute ratio of {percent(ratio)}, the least with an expected KL of at most "
         f"{TARGETS[DEFAULT_TARGET]} nats ({curve.num_questions} questions, 8 passages each)."
     )
 
