@@ -30,7 +30,7 @@ COMPARES_METHODS = (
     "draft",
     "fidelity",
     "ttft",
-)  # the others do not use --methods and --ratios
+)  # the others do not use --methods; of them only `kernel` uses --ratios
 METHODS = [name for name in STRATEGIES if name not in ("full", "prefix")]  # compared by default
 
 
@@ -99,7 +99,8 @@ def _add_shared_arguments(parser: argparse.ArgumentParser, name: str) -> None:
     compares, resumable = name in COMPARES_METHODS, name in RESUMABLE
     methods = "see below; parameters follow the name: epic:tokens=16 (default: all but prefix; ttft: cacheclip, direct)"
     add("--methods", nargs="+", metavar="METHOD", help=methods if compares else argparse.SUPPRESS)
-    ratios = "requested recompute ratios in [0, 1] (default: 0.2)" if compares else argparse.SUPPRESS
+    uses_ratios = compares or name == "kernel"
+    ratios = "requested recompute ratios in [0, 1] (default: 0.2)" if uses_ratios else argparse.SUPPRESS
     add("--ratios", type=fraction, nargs="+", default=[0.2], metavar="R", help=ratios)
     lengths = ("--context-lengths", "--lengths")
     add(*lengths, dest="lengths", type=positive_int, nargs="+", metavar="T", help="context tokens")

@@ -245,7 +245,7 @@ def load_engine(
         Memory for chunk KV, in bytes.
     **options
         Further fields of `ModelConfig`: auxiliary_model, device, dtype, lora_adapter, span_scorer,
-        token_selector, attention.
+        token_selector, attention, decode_weights.
 
     Returns
     -------

@@ -270,8 +270,9 @@ class Engine:
             return True
         exact = self.cache.count_cached_tokens(ids, Placement.EXACT_PREFIX)[0] if strategy.reuses_kv else 0
         ratio: float = getattr(strategy, "ratio", 1.0)
-        recomputed = round(ratio * (prepared.context_tokens - exact)) + len(prepared.suffix_ids)
-        return costs.estimate_ms(prepared.context_tokens - recomputed, recomputed) >= self.min_draft_wait_ms
+        recomputed = round(ratio * (prepared.context_tokens - exact))
+        reused = len(self.template.prefix_ids) + prepared.context_tokens - recomputed
+        return costs.estimate_ms(reused, recomputed + len(prepared.suffix_ids)) >= self.min_draft_wait_ms
 
     def _fill_quoted_answer(
         self,

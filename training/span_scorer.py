@@ -210,8 +210,13 @@ def _crop(window: Window, places: Sequence[tuple[int, int]], rng: Random) -> tup
 
 def remove_answer(text: str, answer: str) -> str:
     """Return a text without the sentences and table rows in which an answer occurs."""
-    pattern = _pattern(answer)
-    return "".join(sentence for sentence in split_sentences(text) if not pattern.search(sentence))
+    answers = [match.span() for match in _pattern(answer).finditer(text)]
+    kept, end = list[str](), 0
+    for sentence in split_sentences(text):
+        start, end = end, end + len(sentence)
+        if not any(first < end and last > start for first, last in answers):
+            kept.append(sentence)
+    return "".join(kept)
 
 
 def _pattern(answer: str) -> re.Pattern[str]:

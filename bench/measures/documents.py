@@ -66,10 +66,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row per method, ratio and type of question, and one for all types."""
     variants = requested_variants(arguments)
+    split = None if arguments.split == "all" else arguments.split
     questions = [
         question
-        for question in load_questions(arguments.folder / "questions.jsonl")
-        if arguments.split in ("all", question.split) and question.type in (arguments.types or (question.type,))
+        for question in load_questions(arguments.folder / "questions.jsonl", split)
+        if question.type in (arguments.types or (question.type,))
     ]
     models = load_models(model_config(arguments))
     with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:

@@ -83,7 +83,7 @@ class Fetch:
             self._wait(key, self._wait_until.get(key, 0.0))
             if key in self._wait_until and self._is_patient:
                 max_wait_s = self.compute_share_ms([key]) / 2e3
-                if self._seconds_left(key) < max_wait_s:
+                if self._seconds_left() < max_wait_s:
                     self._wait(key, time.monotonic() + max_wait_s)
                     self._is_patient = key not in self._wait_until
             self._wait_until.pop(key, None)
@@ -115,8 +115,8 @@ class Fetch:
         while key in self._wait_until and (left_s := until - time.monotonic()) > 0:
             self._changed.wait(left_s)
 
-    def _seconds_left(self, key: str) -> float:
-        """Return when a key will have been read at the present speed, which is known after the first chunk."""
+    def _seconds_left(self) -> float:
+        """Return when all keys will have been read at the present speed, which is known after the first chunk."""
         if not self._read_bytes:
             return inf
         pending_bytes = sum(self._sizes[each] for each in self._wait_until)  # those before the key are taken

@@ -19,7 +19,7 @@ from engine.generation.cells import likely_cells
 from engine.generation.changes import describe_change, format_changes
 from engine.generation.confidence import is_enough, quote_confidence
 from engine.generation.lists import MIN_LIST_ITEMS, judged_lists
-from engine.generation.overlap import content_stems, content_words, stem, unsupported_words
+from engine.generation.overlap import CHOICE_WORDS, content_stems, content_words, stem, unsupported_words
 from engine.generation.quotes import format_quotes, format_unit, whole_words
 from engine.generation.ranking import (
     MAX_EMBEDDED_UNITS,
@@ -142,7 +142,7 @@ class Evidence:
             return [extreme]
         question = self._prepared.original_question
         question_words = set(split_words(self._prepared.standalone_question))
-        is_choice = bool({"or", "oder"} & question_words)
+        is_choice = bool(CHOICE_WORDS & question_words)
         expected, before = expected_content(question), words_before(question)
         excluded = content_words(question) if PERSON.search(question) and not is_choice else set()
         found = []

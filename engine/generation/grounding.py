@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from engine.generation.evidence import Evidence
-from engine.generation.overlap import sentence_scores
+from engine.generation.overlap import CHOICE_WORDS, sentence_scores
 from engine.generation.span_scorer import SpanScorer, SpanScores, char_log_odds
 from engine.model.encoder import Encoder
 from engine.model.sampling import Sampler
@@ -74,7 +74,7 @@ class SentenceScores:
         for word in WORD.finditer(self._text):
             self._word_starts[word.group()[0]].append(word.start())
         self._question_words = set(split_words(standalone_question if original_question is None else original_question))
-        if "or" in self._question_words:  # a choice between alternatives that the question names
+        if CHOICE_WORDS & self._question_words:
             self._question_words.clear()
         scores = sentence_scores(sentences_of, standalone_question)
         best = max(scores, default=0.0)

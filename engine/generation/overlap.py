@@ -16,6 +16,7 @@ NUMBER = re.compile(r"(?<!\w)\d+(?:[.,]\d+)*")
 LIST_NUMBER = re.compile(r"^\s*\d+[.)] ", re.M)
 MIN_PART = 4  # letters of a part of a German compound
 STEM_LENGTH = 6  # words that share so many first letters count as forms of the same word
+CHOICE_WORDS = {"or", "oder"}  # between things that the question names: one of them is the answer
 
 
 def sentence_scores(sentences_of: Sequence[Sequence[str]], question: str) -> list[float]:

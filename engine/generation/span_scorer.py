@@ -1,7 +1,7 @@
 """Find the span of the passages that answers a question: extractive question answering with a small cross-encoder.
 
 all-MiniLM-L6-v2, which retrieval uses too, is finetuned to read the question and a passage together and to score every
-word piece as the start and as the end of the answer (BERT, arXiv:1810.04805, section 4.2). The scores of all passages
+word piece as the start and as the end of the answer (BERT, arXiv:1810.04805, section 4.2). The scores of what is read
 are normalized together, with one more outcome: that none of them answers (shared normalization, arXiv:1710.10723; no
 answer as in SQuAD 2.0, arXiv:1806.03822). The encoder is bidirectional and the generator is not, so the two make
 different errors; engine.generation.grounding combines them. Trained by `python -m training span-scorer`.
@@ -9,7 +9,7 @@ different errors; engine.generation.grounding combines them. Trained by `python 
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -83,7 +83,14 @@ class SpanScores:
     @cached_property
     def best(self) -> Span | None:
         """The most likely span; None without passages."""
-        return self.best_in([window.passage for window in self.windows])
+        best = None
+        for window, starts, ends in zip(self.windows, self.starts, self.ends, strict=True):
+            joint = _joint(starts, ends)
+            start, end = divmod(int(joint.argmax()), len(starts))
+            probability = math.exp(0.5 * float(joint[start, end]))
+            if best is None or probability > best.probability:
+                best = Span(window.passage, window.spans[start][0], window.spans[end][1], probability)
+        return best
 
     def likely_between(self, passage: int, start: int, end: int) -> list[Span]:
         """Return the most likely spans between two characters of a passage, the best first; they may overlap."""
@@ -99,19 +106,6 @@ class SpanScores:
                         span = window.spans[pieces.start + first][0], window.spans[pieces.start + last][1]
                         spans.append(Span(passage, *span, math.exp(0.5 * value)))
         return sorted(spans, key=lambda span: -span.probability)
-
-    def best_in(self, passages: Collection[int]) -> Span | None:
-        """Return the most likely span of some of the passages; None if they have no pieces."""
-        best = None
-        for window, starts, ends in zip(self.windows, self.starts, self.ends, strict=True):
-            if window.passage not in passages:
-                continue
-            joint = _joint(starts, ends)
-            start, end = divmod(int(joint.argmax()), len(starts))
-            probability = math.exp(0.5 * float(joint[start, end]))
-            if best is None or probability > best.probability:
-                best = Span(window.passage, window.spans[start][0], window.spans[end][1], probability)
-        return best
 
     def mass(self, passage: int, start: int, end: int) -> float:
         """Return the probability that the answer starts or ends in characters of a passage: the mean of both."""

@@ -5,6 +5,7 @@ import re
 from engine.generation.overlap import content_stems
 from engine.generation.table_questions import limits, numbers
 from engine.prompt.followups import YEAR
+from engine.prompt.question_kind import FILLER
 from engine.text import split_sentences
 
 NEGATION = re.compile(
@@ -18,6 +19,7 @@ LIMIT = re.compile(
 ONLY = re.compile(r"\b(?:only|solely|exclusively|nur|ausschlie\u00dflich)\b(?! not)", re.I)
 MAX_EXCEPTION_WORDS = 5  # after 'only', that say what is allowed
 GERMAN_QUESTION = re.compile(
+    r"(?:[^,?]{3,60}, )?"
     r"(?:ist|sind|war|waren|darf|d\u00fcrfen|kann|k\u00f6nnen|muss|m\u00fcssen|soll|hat|haben|gibt|gilt|wird|werden|bin)\b",
     re.I,
 )
@@ -37,7 +39,7 @@ def verdict(question: str, answer: str) -> str:
         is_no = not content_stems(" ".join(sentence[only.end() :].split()[:MAX_EXCEPTION_WORDS])) <= stems
     else:
         is_no = bool(NEGATION.search(LIMIT.sub("", sentence))) != bool(NEGATION.search(question))
-    words = ("Nein", "Ja") if GERMAN_QUESTION.match(question.strip()) else ("No", "Yes")
+    words = ("Nein", "Ja") if GERMAN_QUESTION.match(FILLER.sub("", question.strip(), count=1)) else ("No", "Yes")
     return words[0] if is_no else words[1]
 
 

@@ -88,19 +88,17 @@ class ChunkCache:
             keys.append(hashlib.sha256(f"{keys[-1]} {key}".encode()).hexdigest() if keys else key)
         return keys
 
-    def get_or_compute(
-        self, ids: TokenIds, cancel: Event | None = None, touched_nodes: TouchedNodes | None = None
-    ) -> tuple[ChunkKV, str]:
-        """Return a chunk's own KV and the tier it was read from, or 'computed' (once for concurrent calls).
-
-        touched_nodes  receives the node that was read, for `record_hits` once an answer was generated from it
-        """
-        return self.get_or_compute_all([ids], cancel, touched_nodes)[0]
+    def get_or_compute(self, ids: TokenIds, cancel: Event | None = None) -> tuple[ChunkKV, str]:
+        """Return a chunk's own KV and the tier it was read from, or 'computed' (once for concurrent calls)."""
+        return self.get_or_compute_all([ids], cancel)[0]
 
     def get_or_compute_all(
         self, chunks: Sequence[TokenIds], cancel: Event | None = None, touched_nodes: TouchedNodes | None = None
     ) -> list[tuple[ChunkKV, str]]:
-        """Do the same for several chunks; the remote tier is read while missing ones are computed."""
+        """Do the same for several chunks; the remote tier is read while missing ones are computed.
+
+        touched_nodes  receives the nodes that were read, for `record_hits` once an answer was generated from them
+        """
         with closing(self._fetch_remote(chunks)) as fetch:
             return [self._get_or_compute(ids, cancel, touched_nodes, fetch) for ids in chunks]
 
@@ -114,7 +112,7 @@ class ChunkCache:
     ) -> ChunkSet:
         """Return the KV of a prompt's chunks for a placement: the longest exact path, then each chunk by its content.
 
-        At most `max_path_chunks` chunks come from the path; other arguments as for `get_or_compute`.
+        At most `max_path_chunks` chunks come from the path; other arguments as for `get_or_compute_all`.
         """
         if placement is Placement.NO_PREFIX:
             return self.without_prefix.gather(chunks, Placement.PARALLEL, cancel, None, touched_nodes)
@@ -160,7 +158,8 @@ class ChunkCache:
         Nodes that are already cached are kept, unless they were restored from 8 bits.
         """
         keys = self.path_keys(chunks)
-        with self.tree.pinned_while(keys) as nodes:
+        with self.tree.locked():  # nothing is deleted meanwhile
+            nodes = self.tree.match_prefix(keys)
             num_known = next((depth for depth, node in enumerate(nodes) if self._is_quantized(node)), len(nodes))
         cached_tokens = sum(map(len, chunks[:num_known]))
         ms_per_token = self._ms_per_token(cached_tokens, sum(map(len, chunks)) - cached_tokens)
@@ -274,7 +273,7 @@ class ChunkCache:
         return None if hit is None else (hit[0].to(self.decoder.device), hit[1])
 
     def _is_quantized(self, node: Node) -> bool:
-        """Return whether a pinned node's KV in memory was restored from 8 bits."""
+        """Return whether a node's KV in memory was restored from 8 bits."""
         tier = self.tree.tiers[node.level]
         return tier.name != "disk" and tier.store.get(node.key).quantized
 

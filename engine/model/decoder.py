@@ -13,7 +13,7 @@ from torch import Tensor
 
 from engine.errors import Cancelled
 from engine.model.attention import ATTENTION_NAME, AttentionPass
-from engine.model.kernels.decode_step import MAX_ROWS, DecodeStep
+from engine.model.kernels.decode_step import DecodeStep
 from engine.model.kernels.slot_attention import HEAD_DIMS, SlotAttention
 from engine.model.kv_buffer import BatchDecode, KVBuffer, RowPass
 from engine.model.spec import ModelSpec, SelfTestResult, read_spec
@@ -47,15 +47,6 @@ class Decoder:
         is_supported = self.device.type == "cpu" and self.dtype == torch.bfloat16 and self.spec.head_dim in HEAD_DIMS
         self.attention_kernel = kernel if is_supported else None
 
-    def step(self, ids: Tensor, buffers: Sequence[KVBuffer], slots: Tensor) -> Tensor | None:
-        """Return the logits [R, V] in fp32 after token `ids` [R], stored at `slots` [R] of their buffers.
-
-        None if the compiled decoding step is not used, or not for these rows. See `DecodeStep.run`.
-        """
-        if self.decode_step is None or len(ids) > MAX_ROWS or not all(map(self.can_step, buffers)):
-            return None
-        return self.decode_step.run(ids, buffers, slots)
-
     def can_step(self, buffer: KVBuffer) -> bool:
         """Return whether the compiled decoding step is used for a buffer."""
         return self.decode_step is not None and buffer.parallel is None
@@ -68,8 +59,8 @@ class Decoder:
             ids, slots = (
                 torch.cat(parts) for parts in zip(*((rows.ids, rows.slots) for rows in stepping), strict=True)
             )
-            logits = self.step(ids, [rows.buffer for rows in stepping for _ in rows.ids], slots)
-            assert logits is not None, "the batch is not larger than a step"
+            assert self.decode_step is not None
+            logits = self.decode_step.run(ids, [rows.buffer for rows in stepping for _ in rows.ids], slots)
             after |= zip(stepping, logits.split([len(rows.ids) for rows in stepping]), strict=True)
         if singles := [rows for rows in batch if rows not in after and len(rows.ids) == 1]:
             together = BatchDecode([rows.buffer for rows in singles])

@@ -49,7 +49,7 @@ class AuxiliaryScorer:
 
         primary        template of the main model, whose tokens are scored
         chunks         the passages' KV, if both models are the same and it is loaded
-        touched_nodes  receives the tree nodes that were read, as in `ChunkCache.get_or_compute`
+        touched_nodes  receives the tree nodes that were read, as in `ChunkCache.get_or_compute_all`
         """
         if mode is ScoreMode.LEARNED and self.selector is not None:
             return self.selector.score(question, texts, [primary.passage(text) for text in texts], cancel)

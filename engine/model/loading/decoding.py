@@ -33,7 +33,7 @@ def choose_decoding(decoder: Decoder, kernels: KernelChoice, weights: str) -> st
         is_int8 = FREE_MEMORY_FACTOR * decoder.spec.num_parameters <= free_bytes(decoder.device)
     try:
         decoder.decode_step = DecodeStep(kernels.compiled, decoder.model, is_int8)
-        deviation = _deviation(decoder)
+        deviation = _deviation(decoder, decoder.decode_step)
     except (ValueError, OSError, MemoryError, RuntimeError) as error:  # torch raises RuntimeError without memory
         decoder.decode_step = None
         return f"torch's: {error}."
@@ -51,8 +51,8 @@ def choose_decoding(decoder: Decoder, kernels: KernelChoice, weights: str) -> st
 
 
 @torch.inference_mode()
-def _deviation(decoder: Decoder) -> float:
-    """Return how far the compiled step's logits are from torch's, in standard deviations (root mean square)."""
+def _deviation(decoder: Decoder, step: DecodeStep) -> float:
+    """Return how far a compiled step's logits are from torch's, in standard deviations (root mean square)."""
     start = 140  # more than two blocks of keys
     ids = torch.randint(0, decoder.spec.vocab_size, (start + 8,), generator=torch.Generator().manual_seed(0))
     buffer = decoder.new_buffer(len(ids))
@@ -60,9 +60,8 @@ def _deviation(decoder: Decoder) -> float:
     deviations = []
     for count in (1, 8):
         slots = torch.arange(start, start + count)
-        found = decoder.step(ids[slots], [buffer] * count, slots)
+        found = step.run(ids[slots], [buffer] * count, slots)
         expected = decoder.logits(decoder.forward(ids[slots][None], slots[None], RowPass(buffer, slots))[0])
-        assert found is not None
         deviations.append(((found - expected) / expected.std()).square().mean().sqrt())
     return float(torch.stack(deviations).max())  # NaN if one is
 

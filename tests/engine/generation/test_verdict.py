@@ -14,6 +14,9 @@ from engine.generation.verdict import verdict
         ("Is it fast?", "It takes no more than two hours.", "Yes"),
         ("Darf ich rauchen?", "Rauchen ist verboten.", "Nein"),
         ("Darf ich rauchen?", "Rauchen ist erlaubt.", "Ja"),
+        ("Und darf ich rauchen?", "Rauchen ist erlaubt.", "Ja"),
+        ("Laut Vertrag, darf ich rauchen?", "Rauchen ist verboten.", "Nein"),
+        ("Is the den open to us?", "It is open to all.", "Yes"),
     ],
 )
 def test_negation_decides_between_yes_and_no(question, answer, expected):

@@ -1,6 +1,7 @@
 """Exact paths: KV computed after the same passages is reused unchanged, and approximate KV is never stored as exact."""
 
 from dataclasses import replace
+from threading import Thread
 from threading import enumerate as enumerate_threads
 
 import pytest
@@ -235,6 +236,24 @@ def test_kv_restored_from_eight_bits_is_not_exact():
     assert cache_results(ask(restarted, "ferry", "tern", method="cacheclip")) == ["chunk hit", "miss"]
     assert cache_results(ask(restarted, "ferry", "tern", method="prefix")) == ["miss", "miss"]
     assert cache_results(ask(restarted, "ferry", "tern", method="prefix")) == ["exact prefix hit"] * 2
+
+
+def test_a_passage_may_be_deleted_while_its_exact_path_is_stored():
+    engine = make_engine()
+    ask(engine, "ferry", "tern")
+    cache, deleting = engine.cache, []
+    is_quantized = cache._is_quantized
+
+    def delete_meanwhile(node):
+        if not deleting:
+            deleting.append(Thread(target=cache.delete, args=[engine.template.passage(TEXTS["ferry"]).ids]))
+            deleting[0].start()
+            deleting[0].join(timeout=0.2)
+        return is_quantized(node)
+
+    cache._is_quantized = delete_meanwhile
+    assert ask(engine, "ferry", "tern").state == "done"
+    deleting[0].join()
 
 
 @pytest.mark.parametrize("method", ["cacheblend", "prophetkv", "infoflow", "qcfuse", "epic", "cacheclip"])

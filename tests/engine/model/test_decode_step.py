@@ -77,7 +77,7 @@ def fp32_logits(model, length):
 def test_a_step_computes_the_models_logits(name, length):
     decoder = make_decoder(name)
     buffer = prefill(decoder, length)
-    found = decoder.step(IDS[length : length + 1], [buffer], torch.tensor([length]))[0]
+    found = decoder.decode_step.run(IDS[length : length + 1], [buffer], torch.tensor([length]))[0]
     assert buffer.length == length + 1
     torch_buffer = prefill(decoder, length)
     by_torch = decoder.forward_rows(IDS[length : length + 1], torch_buffer, torch.tensor([length]))
@@ -100,7 +100,7 @@ def test_with_8_bit_weights_it_computes_what_the_rounded_weights_give(name):
             module.weight.data = (module.weight.data / scale).round() * scale
     buffer = decoder.new_buffer(40)
     for slot in range(40):
-        found = decoder.step(IDS[slot : slot + 1], [buffer], torch.tensor([slot]))[0]
+        found = decoder.decode_step.run(IDS[slot : slot + 1], [buffer], torch.tensor([slot]))[0]
     rounded.set_attn_implementation("sdpa")
     with torch.inference_mode():
         expected = rounded(IDS[None, :40], use_cache=False).logits[0, -1]
@@ -112,16 +112,19 @@ def test_with_8_bit_weights_it_computes_what_the_rounded_weights_give(name):
 def test_a_row_does_not_depend_on_the_other_rows_bit_for_bit(use_int8):
     decoder = make_decoder(use_int8=use_int8)
     single, start = prefill(decoder, 100), 100
-    rows = [decoder.step(IDS[[slot]], [single], torch.tensor([slot]))[0] for slot in range(start, start + MAX_ROWS)]
+    rows = [
+        decoder.decode_step.run(IDS[[slot]], [single], torch.tensor([slot]))[0]
+        for slot in range(start, start + MAX_ROWS)
+    ]
     for count in range(1, MAX_ROWS + 1):
         slots, buffer = torch.arange(start, start + count), prefill(decoder, start)
-        assert torch.equal(decoder.step(IDS[slots], [buffer] * count, slots), torch.stack(rows[:count]))
+        assert torch.equal(decoder.decode_step.run(IDS[slots], [buffer] * count, slots), torch.stack(rows[:count]))
         assert torch.equal(buffer.keys[:, :, : start + count], single.keys[:, :, : start + count])
     lengths = (3, 250, 31)
     buffers = [prefill(decoder, length) for length in lengths]
-    together = decoder.step(IDS[torch.tensor(lengths)], buffers, torch.tensor(lengths))
+    together = decoder.decode_step.run(IDS[torch.tensor(lengths)], buffers, torch.tensor(lengths))
     for length, logits in zip(lengths, together, strict=True):
-        alone = decoder.step(IDS[[length]], [prefill(decoder, length)], torch.tensor([length]))[0]
+        alone = decoder.decode_step.run(IDS[[length]], [prefill(decoder, length)], torch.tensor([length]))[0]
         assert torch.equal(alone, logits)
 
 
@@ -129,10 +132,12 @@ def test_a_row_does_not_depend_on_the_other_rows_bit_for_bit(use_int8):
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_the_number_of_threads_changes_rounding_only(monkeypatch, threads):
     decoder = make_decoder()
-    expected = decoder.step(IDS[[200]], [prefill(decoder, 200)], torch.tensor([200]))
+    expected = decoder.decode_step.run(IDS[[200]], [prefill(decoder, 200)], torch.tensor([200]))
     buffer = prefill(decoder, 200)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    torch.testing.assert_close(decoder.step(IDS[[200]], [buffer], torch.tensor([200])), expected, atol=0.05, rtol=0.05)
+    torch.testing.assert_close(
+        decoder.decode_step.run(IDS[[200]], [buffer], torch.tensor([200])), expected, atol=0.05, rtol=0.05
+    )
 
 
 @needs_kernel
@@ -179,20 +184,19 @@ def test_a_batch_of_many_buffers_gives_each_what_it_gives_alone_whatever_the_oth
 def test_a_slot_past_the_buffer_is_an_error():
     decoder = make_decoder()
     with pytest.raises(ValueError, match="past the buffer"):
-        decoder.step(IDS[:1], [prefill(decoder, 10, 10)], torch.tensor([10]))
+        decoder.decode_step.run(IDS[:1], [prefill(decoder, 10, 10)], torch.tensor([10]))
 
 
 @needs_kernel
 def test_parallel_chunks_and_long_drafts_are_left_to_torch(monkeypatch):
     decoder = make_decoder()
     buffer = prefill(decoder, 20)
-    many = torch.arange(20, 20 + MAX_ROWS + 1)
-    assert decoder.step(IDS[many], [buffer] * len(many), many) is None
     calls = []
     monkeypatch.setattr(decoder.decode_step, "run", lambda *arguments: calls.append(arguments))
     extend(decoder, buffer, int(IDS[20]), IDS[21 : 22 + MAX_ROWS].tolist(), TokenSampler())
+    assert calls == []
     buffer.parallel = SimpleNamespace()
-    assert decoder.step(IDS[:1], [buffer], torch.tensor([20])) is None and calls == []
+    assert not decoder.can_step(buffer)
 
 
 # ---- choosing
@@ -231,7 +235,7 @@ def test_a_slow_or_wrong_step_is_not_used(monkeypatch):
     assert decoder.decode_step is None and decoder.tokens_per_second == 10.0
     speeds(monkeypatch, 10.0, 20.0)
     for wrong in (1.0, float("nan")):
-        monkeypatch.setattr(decoding, "_deviation", lambda decoder, wrong=wrong: wrong)
+        monkeypatch.setattr(decoding, "_deviation", lambda decoder, step, wrong=wrong: wrong)
         assert "differ by" in choose_decoding(decoder, kernels(), "auto")
         assert decoder.decode_step is None and decoder.tokens_per_second == 10.0
 
@@ -266,5 +270,5 @@ def test_the_number_of_threads_does_not_change_a_bit(monkeypatch, use_int8):
     for threads in (4, 2, 1):
         monkeypatch.setattr(decoder.decode_step, "_threads", ThreadChoice(torch.get_num_threads()))
         monkeypatch.setattr(decoder.decode_step._threads, "next", lambda threads=threads: threads)
-        found.append(decoder.step(IDS[200:201], [prefill(decoder, 200)], torch.tensor([200])))
+        found.append(decoder.decode_step.run(IDS[200:201], [prefill(decoder, 200)], torch.tensor([200])))
     assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])

@@ -176,7 +176,7 @@ def _ask_next(world: World, first: Question, second: Question, rng: Random) -> s
     entity, attribute = second.subject
     if relation == "entity":
         own = lists.get(f"follow_entity_{entity.entity_class.name}", ())
-        name = phrasing.entity_in_question(world, entity, rng)
+        name = phrasing.entity_in_question(entity, rng)
         name = f'"{name}"' if entity.entity_class.name in phrasing.SENTENCES else name
         return world.fill(rng.choice((*lists["follow_entity"], *own, *own)), rng, e=name, n=entity.name)
     if relation == "period":

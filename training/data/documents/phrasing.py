@@ -18,7 +18,7 @@ COUNTED = re.compile(r"(?:many|much|viele|viel) \{e\}")  # the entity's name fol
 ARTICLE = re.compile(r"\ba (?=[aeio])")
 
 
-def entity_in_question(world: World, entity: Entity, rng: Random, is_implicit: bool = False) -> str:
+def entity_in_question(entity: Entity, rng: Random, is_implicit: bool = False) -> str:
     """Return how a question names an entity: by its name, or 'the device' if the document is about it."""
     if is_implicit and entity.entity_class.pronouns:
         return rng.choice(entity.entity_class.pronouns)
@@ -32,7 +32,7 @@ def ask_value(
 ) -> str:
     """Ask for an entity's value, of a period if one is given."""
     lists = world.words.lists
-    name = entity_in_question(world, entity, rng, is_implicit)
+    name = entity_in_question(entity, rng, is_implicit)
     general = lists["ask_noun_subject" if is_implicit and rng.random() < 0.5 else "ask_noun"]
     is_own = bool(attribute.asks) and rng.random() < 0.6
     pattern = rng.choice(attribute.asks if is_own else general)
@@ -75,7 +75,7 @@ def ask_extreme(world: World, attribute: Attribute, entity: Entity, is_highest: 
 
 def ask_several(world: World, attributes: Sequence[Attribute], entity: Entity, rng: Random, is_implicit: bool) -> str:
     """Ask for two values of an entity at once."""
-    name = entity_in_question(world, entity, rng, is_implicit)
+    name = entity_in_question(entity, rng, is_implicit)
     nouns = [rng.choice(attribute.nouns) for attribute in attributes]
     return world.fill(rng.choice(_list(world, "ask_two")), rng, e=name, l=nouns[0], m=nouns[1])
 
@@ -86,7 +86,7 @@ def ask_column(
     """Ask in which column ('Month') an entity has a value, the highest ('high') or lowest ('low') one, or 'none'."""
     where = _pairs(world, "which")[dimension]
     patterns = _list(world, f"none_{attribute.name.rstrip('*')}" if form == "none" else f"ask_column_{form}")
-    name = entity_in_question(world, entity, rng, entity is world.subject and rng.random() < 0.6)
+    name = entity_in_question(entity, rng, entity is world.subject and rng.random() < 0.6)
     noun = rng.choice(attribute.nouns)
     given = dict(
         w=where,

@@ -125,7 +125,7 @@ class ProseWriter(Writer):
         self._paragraph(rng, [Piece(sentence, questions)], "general", rng.randint(1, 3))
 
     def _ask_dated(self, templates: Sequence[str], attribute: Attribute, day: str, new: str, rng: Random) -> str:
-        name = phrasing.entity_in_question(self.world, self.world.subject, rng)
+        name = phrasing.entity_in_question(self.world.subject, rng)
         return self.world.fill(rng.choice(templates), rng, e=name, l=rng.choice(attribute.nouns), D=day, V=new)
 
     def _write_version(self, rng: Random) -> None:
@@ -146,7 +146,7 @@ class ProseWriter(Writer):
     def _write_rule(self, rng: Random, topic: str) -> None:
         statements = []
         for _ in range(rng.choice((1, 2, 2, 3))):
-            if (entry := self._take("rule", topic, rng)) is None:
+            if (entry := self._take("rule", topic)) is None:
                 break
             asks, yes, no = entry
             is_yes = self.world.rng("rule", asks[0], reworded=0.4).random() < 0.5
@@ -164,7 +164,7 @@ class ProseWriter(Writer):
 
     def _statement(self, directive: str, topic: str, rng: Random) -> Piece | None:
         """Return a reason, consequence, definition, manner or other fact, with the marked words as the answer."""
-        if (entry := self._take(directive, topic, rng)) is None:
+        if (entry := self._take(directive, topic)) is None:
             return None
         given = self._given(rng)
         if directive in ("how", "say"):
@@ -193,7 +193,7 @@ class ProseWriter(Writer):
     # Lists
 
     def _write_list(self, rng: Random, topic: str) -> None:
-        if (entry := self._take("list", topic, rng)) is None:
+        if (entry := self._take("list", topic)) is None:
             return
         nouns, intros, items = entry
         given = self._given(rng)
@@ -220,7 +220,7 @@ class ProseWriter(Writer):
         return self.world.fill(rng.choice(self._lists["ask_list"]), rng, n=rng.choice(nouns), c=count, **given)
 
     def _write_steps(self, rng: Random, topic: str) -> None:
-        if (entry := self._take("steps", topic, rng)) is None:
+        if (entry := self._take("steps", topic)) is None:
             return
         tasks, steps = entry
         given = self._given(rng)

@@ -18,7 +18,7 @@ class RangeWriter(Writer):
     """Writes rows for ranges."""
 
     def _write_ranges(self, rng: Random, topic: str) -> None:
-        if (entry := self._take("ranges", topic, rng)) is None:
+        if (entry := self._take("ranges", topic)) is None:
             return
         headers, labels, (spec,), values, asks, range_asks = entry
         world = self.world

@@ -93,7 +93,7 @@ class Writer:
         return phrasing.ask_value(self.world, attribute, entity, rng, period, is_implicit)
 
     def _ask_whether(self, attribute: Attribute, entity: Entity, value: str, rng: Random) -> str:
-        name = phrasing.entity_in_question(self.world, entity, rng)
+        name = phrasing.entity_in_question(entity, rng)
         template = rng.choice(self._lists["ask_whether"])
         return self.world.fill(template, rng, e=name, l=rng.choice(attribute.nouns), v=value)
 
@@ -110,7 +110,7 @@ class Writer:
             else:
                 sentences.append(piece)
         for _ in range(fillers):
-            entry = self._take("fill", topic if rng.random() < 0.8 else "general", rng) or [("",)]
+            entry = self._take("fill", topic if rng.random() < 0.8 else "general") or [("",)]
             text = self.world.sentence(entry[0][0], rng) if entry[0][0] else ""
             places = [at for at in range(len(sentences) + 1) if at == len(sentences) or not sentences[at].has_pronoun]
             if text:
@@ -131,7 +131,7 @@ class Writer:
             return first
         return Piece(text, questions, has_pronoun=first.has_pronoun)
 
-    def _take(self, directive: str, topic: str, rng: Random) -> list[tuple[str, ...]] | None:
+    def _take(self, directive: str, topic: str) -> list[tuple[str, ...]] | None:
         """Return an entry that this document has not used yet."""
         name = f"{directive} {topic}"
         if name not in self._topics:
