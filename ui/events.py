@@ -67,6 +67,7 @@ class SessionTasks:
 
     def __init__(self) -> None:
         self._events: dict[str, Event] = {}
+        self._taken: set[Event] = set()
         self._lock = Lock()
 
     def start(self, session: str) -> Event | None:
@@ -75,9 +76,14 @@ class SessionTasks:
         with self._lock:
             return event if self._events.setdefault(session, event) is event else None
 
-    def get(self, session: str) -> Event | None:
-        """Return the Event of the session's task, or None if it has none."""
-        return self._events.get(session)
+    def take(self, session: str) -> Event | None:
+        """Return the Event of the session's task to the first caller, who then runs it; None to others."""
+        with self._lock:
+            event = self._events.get(session)
+            if event is None or event in self._taken:
+                return None
+            self._taken.add(event)
+            return event
 
     def is_busy(self, session: str) -> bool:
         """Return whether the session has a task that has not finished."""
@@ -95,6 +101,7 @@ class SessionTasks:
         """
         event.set()
         with self._lock:
+            self._taken.discard(event)
             if self._events.get(session) is event:
                 del self._events[session]
 

@@ -32,11 +32,13 @@ window.kvscopeChats = (() => {
     });
   const ids = () => attempt(() => Object.keys(localStorage), []).filter((key) => key.startsWith(KEY));
   const all = () => ids().map((key) => read(key.slice(KEY.length))).filter((chat) => chat);
-  const name = (chat) => chat.title || chat.turns[0]?.question.slice(0, 60) || "";
+  const visible = (chat) => chat.turns.filter((turn) => !turn.replaced);
+  const name = (chat) => chat.title || (visible(chat)[0] || chat.turns[0])?.question.slice(0, 60) || "";
   const listing = () =>
     all()
-      .map(({ id, at, turns, pinned = false, archived = false, ...chat }) => {
-        return { id, title: name({ ...chat, turns }), at, turns: turns.length, pinned, archived };
+      .map((chat) => {
+        const { id, at, pinned = false, archived = false } = chat;
+        return { id, title: name(chat), at, turns: visible(chat).length, pinned, archived };
       })
       .sort((one, other) => other.pinned - one.pinned || other.at - one.at);
 

@@ -170,11 +170,20 @@ def test_enter_while_an_answer_runs_neither_cancels_it_nor_asks_again(page, back
     answers = ask(page, "why?")
     next(answers)
     for question in ("why?", "and then?", ""):
-        assert page.acknowledge(question, ME) == {page.pending_question: ""}
-    assert list(stream(page, "")) == [gr.skip()]
+        assert page.acknowledge(question, ME) == gr.skip()
+    assert list(stream(page, "why?")) == [gr.skip()]
     list(answers)
     assert [request.question for request in backend.requests] == ["why?"] and backend.cancelled == [False]
     assert len(page.tasks) == 0
+
+
+def test_enter_while_a_question_waits_for_the_model_keeps_it(page, backend):
+    pending = page.acknowledge("why?", ME)[page.pending_question]
+    assert page.acknowledge("why?", ME) == gr.skip()
+    first, second = stream(page, pending), stream(page, pending)
+    *_, ended = first
+    assert list(second) == [gr.skip()] and ended[page.chat].turns[-1].text
+    assert [request.question for request in backend.requests] == ["why?"] and len(page.tasks) == 0
 
 
 def test_stop_before_the_model_is_free_ends_the_task_without_an_answer(page, backend):
@@ -204,7 +213,7 @@ def test_retry_asks_the_last_question_again_and_keeps_the_text_in_the_box(page, 
     begun = page.retry(chat, ME)
     assert begun[page.pending_question] == "why?" and begun[page.replaces_last]
     assert "why?" in begun[page.results.reply] and begun[page.composer.buttons.stop].visible
-    assert page.retry(chat, ME) == {page.pending_question: ""}
+    assert page.retry(chat, ME) == gr.skip()
     *_, ended = stream(page, "why?", chat=chat, replaces_last=True)
     assert page.composer.question not in begun | ended
     assert [turn.replaced for turn in ended[page.chat].turns] == [True, False]
@@ -217,6 +226,9 @@ def test_an_answer_is_saved_as_a_document(app, page, backend, chat):
     (document,) = backend.documents()
     assert document.name.endswith("why?.md") and document.name.startswith("Answer")
     assert "why?.md" in updates[-2][app.documents.document_list]
+    list(page.save(replace(chat, turns=(replace(chat.turns[-1], question="How many km/h?"),)), ME))
+    assert [each.name for each in backend.documents()] == ["Answer: How many km-h?.md", document.name]
+    backend.stored_documents = [document]
     unfinished = [replace(chat.turns[-1], **change) for change in ({"stopped": True}, {"unverified": True})]
     for other in (Chat(), *(replace(chat, turns=(turn,)) for turn in unfinished)):
         assert list(page.save(other, ME)) == [gr.skip()]

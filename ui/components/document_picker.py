@@ -12,6 +12,7 @@ from ui.events import Listeners
 from ui.format import count, short
 
 _MAX_NAME_CHARS = 48
+_LOADING = "Loading\u2026"
 
 
 class DocumentPicker:
@@ -43,10 +44,15 @@ class DocumentPicker:
 
     def select(self, scope: Sequence[str]) -> gr.Dropdown:
         """Return the dropdown with what exists of a scope selected."""
-        return gr.Dropdown(choices=self._choices(), value=self.only_existing(scope), multiselect=True)
+        existing, choices = self.only_existing(scope), self._choices()
+        unknown = set(existing) - {key for _, key in choices}
+        return gr.Dropdown(choices=choices + [(_LOADING, key) for key in unknown], value=existing, multiselect=True)
 
     def only_existing(self, selected: Sequence[str] | None) -> list[str]:
-        """Return what is selected without deleted documents and collections."""
+        """Return what is selected without deleted documents and collections; all of it while these are unknown."""
+        status = self._backend.status()
+        if not (status.ready or status.failed or self._backend.documents()):
+            return list(selected or [])
         existing = {key for _, key in self._choices()}
         return [key for key in selected or [] if key in existing]
 

@@ -34,6 +34,11 @@ def chat(*turns):
     return saved
 
 
+def test_a_chat_is_named_by_its_first_question_that_is_shown():
+    replaced, shown = replace(TURN, question="foo", replaced=True), replace(TURN, question="bar")
+    assert chat(replaced, shown).name == "bar" and chat(replaced).name == "foo" and chat().name == "New chat"
+
+
 def test_a_chat_survives_the_round_trip_through_json():
     whole = chat(TURN, replace(TURN, question="And then?", ttft_ms=None))
     assert Chat.from_saved(json.loads(json.dumps(asdict(whole)))) == whole

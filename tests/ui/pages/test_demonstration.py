@@ -87,7 +87,10 @@ def test_the_recording_comes_back_if_a_live_run_fails_is_stopped_or_lacks_the_sa
     stopped = [each[demonstration._html] for each in cancelling if demonstration._html in each][-1]
     backend.stored_documents = []
     *_, deleted = screens(demonstration)
+    backend.state = replace(backend.state, ready=False, failed=True, message="There is no model.")
+    *_, unloaded = screens(demonstration)
     messages = {"The disk is full.": failed, "Stopped.": stopped, "were deleted or renamed": deleted}
+    messages["There is no model."] = unloaded
     for message, shown in messages.items():
         assert "Recorded" in shown and message in shown
 

@@ -83,6 +83,17 @@ def test_a_chat_whose_documents_are_gone_says_that_it_searches_everywhere(page):
     assert "searches all documents" not in page.history.refresh_bar(sent, chat(TURN), ME)[page.chat_bar]
 
 
+def test_a_chat_keeps_its_documents_while_these_are_unknown(page, backend):
+    backend.stored_documents, backend.state = [], replace(backend.state, ready=False)
+    limited = chat(replace(TURN, scope=("1" * 64,)))
+    sent = json.dumps({"listing": [ROW], "id": "c1", "problem": None})
+    picker = press(page, "open", chat=asdict(limited))[page.composer.picker.documents]
+    assert picker.value == ["1" * 64] and picker.choices == [("Loading…", "1" * 64)]
+    assert "searches all documents" not in page.history.refresh_bar(sent, limited, ME)[page.chat_bar]
+    backend.state = replace(backend.state, ready=True)
+    assert page.composer.picker.refresh(picker.value).value == []
+
+
 def test_a_chat_changed_in_another_tab_continues_as_a_copy_with_a_warning(page):
     update = page.history.refresh_bar(json.dumps({"listing": [ROW], "id": "c9", "problem": "copied"}), chat(TURN), ME)
     assert update[page.chat].id == "c9" and update[page.chat].turns == chat(TURN).turns

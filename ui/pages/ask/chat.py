@@ -139,7 +139,8 @@ class Chat:
     @property
     def name(self) -> str:
         """The title, or else the first question."""
-        return self.title or (short(self.turns[0].question, _MAX_NAME_CHARS) if self.turns else "New chat")
+        turns = self.visible_turns or self.turns
+        return self.title or (short(turns[0].question, _MAX_NAME_CHARS) if turns else "New chat")
 
     def recent_history(self) -> tuple[ChatTurn, ...]:
         """Return the turns that a new question may refer to."""

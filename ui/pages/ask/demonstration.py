@@ -190,6 +190,9 @@ class DemonstrationPanel:
                 yield {self._html: render(waiting, progress_line(f"First: {status.message}"))}
                 if cancel.wait(_POLL_S):
                     break
+            if status.failed:
+                yield {self._html: render(shown, error_box(status.message)), **ended}
+                return
             documents = tuple(each.id for each in self._backend.documents() if each.name in self._samples)
             if cancel.is_set() or len(documents) < len(self._samples):
                 message = _STOPPED if cancel.is_set() else error_box(_NO_SAMPLES)

@@ -1,6 +1,7 @@
 """The Ask page: a chat over the documents, with the passages and metrics of each answer."""
 
 import json
+import re
 import tempfile
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from operator import attrgetter
@@ -66,7 +67,7 @@ class Ask:
 
     def build(self, tab: gr.Tab) -> None:
         self.chat = gr.State(Chat(""))  # gets an id when the page is loaded
-        self.pending_question = gr.State("")  # of the last click; empty if that started nothing
+        self.pending_question = gr.State("")  # of the last click that started one; empty after one without a question
         self.replaces_last = gr.State(False)
         self.carrier = gr.Textbox(visible="hidden", elem_id="carrier")  # between the browser's chats and the server
         with gr.Row(elem_id="ask-page", equal_height=False):
@@ -171,7 +172,8 @@ class Ask:
             with tempfile.TemporaryDirectory(prefix="kvscope-") as folder:
                 path = Path(folder) / "answer.md"
                 path.write_text(printable(turn.as_document()), encoding="utf-8")
-                yield from self._backend.ingest([(path, f"Answer: {short(printable(turn.question))}.md")], cancel)
+                name = f"Answer: {short(printable(turn.question))}.md"
+                yield from self._backend.ingest([(path, re.sub(r"[/\\]", "-", name))], cancel)  # not parts of a path
 
         yield from self._uploads.follow(ingest, request)
 
@@ -181,7 +183,7 @@ class Ask:
         if not question.strip() and not self.tasks.is_busy(session):
             return {self.pending_question: "", self.composer.message: _NO_QUESTION}
         if not question.strip() or self.tasks.start(session) is None:
-            return {self.pending_question: ""}
+            return gr.skip()  # the question that runs, or waits, stays pending
         self.demonstration.tasks.discard(session)  # its screen is about to be hidden
         return {
             self.pending_question: question,
@@ -195,7 +197,7 @@ class Ask:
         if not chat.visible_turns:
             return {self.pending_question: ""}
         update = self.acknowledge(chat.visible_turns[-1].question, request)
-        return {**update, self.replaces_last: True} if update[self.pending_question] else update
+        return {**update, self.replaces_last: True} if update.get(self.pending_question) else update
 
     def edit(self, chat: Chat) -> Update:
         """Copy the last question into the box; the next answer replaces its answer."""
@@ -208,7 +210,7 @@ class Ask:
     ) -> Iterator[Update]:
         """Stream the answer to an acknowledged question. The computation is cancelled however this ends."""
         session = session_of(request)
-        if not question or (cancel := self.tasks.get(session)) is None:
+        if not question or (cancel := self.tasks.take(session)) is None:
             yield gr.skip()  # the click started nothing; a generator without any update would clear every output
             return
         ended = {**self.composer.buttons.show(running=False), self.replaces_last: False}

@@ -7,7 +7,7 @@ from typing import Any
 import gradio as gr
 
 from backend.interface.errors import user_message
-from backend.interface.models import MemoryEstimate, ModelService
+from backend.interface.models import MemoryEstimate, ModelService, SettingsChange
 from ui.events import INSTANT, Update
 from ui.html import error_box, join, tag
 from ui.pages.settings.model_info import render_estimate, render_models
@@ -89,9 +89,9 @@ class ModelsSection:
                 self.cancel_button = gr.Button("Cancel", elem_id="models-cancel", **hidden)
                 gr.HTML(tag("p", APPLY_NOTE), js_on_load=None)
 
-    def connect(self, outputs: list[Any]) -> None:
-        """Connect the buttons; a reload may update any of `outputs`."""
-        inputs = list(self.inputs.components.values())
+    def connect(self, seen: gr.State, outputs: list[Any]) -> None:
+        """Connect the buttons; a reload may update any of `outputs`. `seen` has the settings the session saw last."""
+        inputs = [seen, *self.inputs.components.values()]
         own = [self.estimates, self.check_button, self.load_button, self.load_anyway_button, self.cancel_button]
         self.check_button.click(self.check, inputs, own, **RELOAD_QUEUE)
         self.load_button.click(self.load, inputs, [*outputs, *own], **RELOAD_QUEUE)
@@ -114,21 +114,21 @@ class ModelsSection:
         adapters: dict[str, Any] = {name: "auto" for name in _ADAPTERS if getattr(current, name) != "off"}
         chosen = self.inputs.show(replace(current, model=str(data.get("id")), **adapters))
         yield chosen
-        yield from self.load(*chosen.values())
+        yield from self.load(current, *chosen.values())
 
-    def check(self, *values: Any) -> Iterator[Update]:
+    def check(self, seen: SettingsChange, *values: Any) -> Iterator[Update]:
         """Show the memory estimates of the chosen models."""
         yield self.show(tag("p", "Checking…", class_="kv-change", role="status"))
         try:
-            estimates = self._estimate(self.inputs.read(values), include_unchanged=True)
+            estimates = self._estimate(self.inputs.read(values, seen), include_unchanged=True)
             yield {self.estimates: join(*map(render_estimate, estimates))}
         except Exception as error:  # noqa: BLE001  the UI's boundary
             yield {self.estimates: error_box(user_message(error))}
 
-    def load(self, *values: Any) -> Iterator[Update]:
+    def load(self, seen: SettingsChange, *values: Any) -> Iterator[Update]:
         """Load the chosen models; ask for confirmation first if memory is short."""
         try:
-            estimates = self._estimate(self.inputs.read(values))
+            estimates = self._estimate(self.inputs.read(values, seen))
         except Exception as error:  # noqa: BLE001  the UI's boundary
             yield self.show(error_box(user_message(error)))
             return
@@ -136,11 +136,11 @@ class ModelsSection:
             warning = tag("p", _SHORT, class_="kv-warning", role="alert")
             yield self.show(join(*map(render_estimate, too_large), warning), confirm=True)
         else:
-            yield from self.load_anyway(*values)
+            yield from self.load_anyway(seen, *values)
 
-    def load_anyway(self, *values: Any) -> Iterator[Update]:
+    def load_anyway(self, seen: SettingsChange, *values: Any) -> Iterator[Update]:
         yield self.show()
-        yield from self._apply(self.inputs.read(values))
+        yield from self._apply(self.inputs.read(values, seen))
 
     def show(self, estimates: str = "", confirm: bool = False) -> Update:
         """Show memory estimates, with the buttons of a confirmation or the usual ones; nothing is loaded."""

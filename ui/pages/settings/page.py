@@ -97,7 +97,7 @@ class Settings:
         outputs += [self._fidelity, self._fidelity_plot]
         outputs += [self.models.loaded, self.models.presets, self.chunking.stale, self.chunking.reindex_button]
         outputs += [component for inputs in self._inputs for component in inputs.components.values()]
-        self.models.connect(outputs)
+        self.models.connect(self.seen, outputs)
         self._apply_on_click(self.chunking.apply_button, self.chunking.inputs, outputs)
         self._apply_on_click(apply_cache, self.cache, outputs)
         self._cancel.click(self._models.cancel_download, None, None, **INSTANT)
@@ -126,10 +126,10 @@ class Settings:
             yield {self.status: error_box(user_message(error)), self._cancel: gr.Button(visible=False)}
 
     def _apply_on_click(self, button: gr.Button, inputs: SettingInputs, outputs: list[Any]) -> None:
-        def apply(*values: Any) -> Iterator[Update]:
-            yield from self.follow(inputs.read(values))
+        def apply(seen: SettingsChange, *values: Any) -> Iterator[Update]:
+            yield from self.follow(inputs.read(values, seen))
 
-        button.click(apply, list(inputs.components.values()), outputs, **RELOAD_QUEUE)
+        button.click(apply, [self.seen, *inputs.components.values()], outputs, **RELOAD_QUEUE)
 
     def _cache_inputs(self) -> SettingInputs:
         """Create the inputs of the Cache section: budget of each tier, precision on disk, eviction policy."""

@@ -1,6 +1,6 @@
 """What the sections of the Settings page share: heading and description on the left, inputs on the right."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -41,14 +41,18 @@ class SettingInputs:
         value = getattr(self._current, name)
         self.components[name] = kind(*args, value=value, info=info, elem_id=elem_id, min_width=120, **kwargs)
 
-    def read(self, values: tuple[Any, ...]) -> dict[str, Any]:
-        """Return the values of all components by field name; an emptied input keeps its initial value."""
-        result = {}
+    def read(self, values: Sequence[Any], seen: SettingsChange) -> dict[str, Any]:
+        """Return by field name the values that differ from `seen`, what the session saw last.
+
+        What another session has changed meanwhile stays so. An emptied input changes nothing.
+        """
+        changes = {}
         for name, value in zip(self.components, values, strict=True):
-            initial = getattr(self._current, name)
+            before = getattr(seen, name)
             value = value.strip() if isinstance(value, str) else value
-            result[name] = initial if value in (None, "") else type(initial)(value)
-        return result
+            if value not in (None, "") and type(before)(value) != before:
+                changes[name] = type(before)(value)
+        return changes
 
     def show(self, settings: SettingsChange) -> Update:
         """Return the inputs with the values of `settings`."""
