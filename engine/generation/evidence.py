@@ -56,20 +56,21 @@ MAX_RESCORED_UNITS = 3
 MAX_SPANS_PER_UNIT = 4
 MAX_CANDIDATES = 6  # of all units, which the main model scores
 MODEL_WEIGHT = 0.4  # nats of a span's score per nat of the main model's log-likelihood
-MIN_SPAN_SHARE = 0.7  # probability of the best span of a sentence; below it, the answer is the whole sentence
-MIN_CELL_SHARE = 0.8  # the same for a table row
+MIN_SPAN_SHARE = 0.7  # probability of the best span of a sentence; below it, none is highlighted
+MIN_CELL_SHARE = 0.8  # probability of the best cell of a table row; below it, the answer is the whole row
 LIST_WEIGHT = 1.0  # nats for a list, compared with a table row or sentence; chosen on the same questions
 ENUMERATION = re.compile(r",[^,;]{2,80},? (?:and|or|und|oder|sowie) ")  # 'a, b and c'
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A possible answer: a span of a sentence, or a cell of a table row."""
+    """A possible answer: a span of a sentence, or a cell of a table row; in the end maybe all of it."""
 
     text: str
     unit: Unit
     quote: Quote
     score: float  # in nats: of the unit, and of the span or cell relative to others of the unit
+    highlight: str = ""  # the part of a whole sentence that answers
 
 
 class Evidence:
@@ -172,8 +173,8 @@ class Evidence:
         """Return the best candidate; `log_likelihoods` of texts are the main model's, in nats.
 
         The main model was not trained on table rows, so it has no say about cells, and is not run if a cell is best
-        without it: it can only lower the others. Where no span of the chosen unit is much more likely than the others,
-        the answer is all of the unit, and so is a reason.
+        without it: it can only lower the others. Of a row the cell answers if it is much more likely than the others;
+        else the row. A span of a text is highlighted in its sentence, which is right more often.
         """
         is_cell = [each.unit.block.kind == "table" for each in candidates]
         scores = [each.score for each in candidates]
@@ -185,9 +186,11 @@ class Evidence:
         best = candidates[index]
         same_unit = zip(scores, candidates, strict=True)
         total = sum(math.exp(score - scores[index]) for score, each in same_unit if each.unit == best.unit)
-        min_share = MIN_CELL_SHARE if best.unit.block.kind == "table" else MIN_SPAN_SHARE
+        min_share = MIN_CELL_SHARE if is_cell[index] else MIN_SPAN_SHARE
         is_clear = 1 / total >= min_share and not asks_for_reason(self._prepared.original_question)
-        return best if is_clear else replace(best, text=format_unit(best.quote.text))
+        if is_clear and is_cell[index]:
+            return best
+        return replace(best, text=format_unit(best.quote.text), highlight=best.text if is_clear else "")
 
     @cached_property
     def bridges(self) -> list[Bridge]:

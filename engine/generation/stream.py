@@ -151,6 +151,7 @@ def fill_quoted_answer(
     elif log_likelihoods and candidates:
         best = evidence.choose(candidates, log_likelihoods)
         answer.text, answer.quotes = f"{best.text} [{best.quote.rank}]", (best.quote,)
+        answer.highlight = best.highlight
         answer.is_quoted = best.text == format_unit(best.quote.text)  # all of the quote
         answer.confidence = evidence.confidence
         answer.sources = _with_citations(answer.sources, {best.quote.rank})

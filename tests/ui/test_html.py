@@ -157,7 +157,13 @@ def test_a_tag_escapes_children_and_attributes_and_leaves_out_what_is_none():
 
 
 def test_only_shown_passages_are_linked():
-    linked = reply.link_citations("yes [1], no [7], 2024 [a]", [TurnSource(1, "a.md", None, "chunk", True)])
+    sources = [TurnSource(1, "a.md", None, "chunk", True)]
+    bold = reply.link_citations("It is <b> blue. [1]", sources, "<b>")
+    assert (
+        bold.startswith("It is <strong>&lt;b&gt;</strong> blue. <button")
+        and 'data-context="It is &lt;b&gt; blue."' in bold
+    )
+    linked = reply.link_citations("yes [1], no [7], 2024 [a]", sources)
     assert linked.count("<button ") == 1 and 'data-id="chunk"' in linked and "[7]" in linked
 
 

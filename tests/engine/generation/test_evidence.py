@@ -64,20 +64,23 @@ def test_the_model_chooses_among_the_likely_spans_of_a_sentence():
     text = "It was opened in 1987, and rebuilt in 2004."
     found = evidence("When was it opened?", Scorer("1987", "2004"), text)
     for year in ("1987", "2004"):
-        assert chosen(found, lambda text, year=year: -20.0 * (text != year)).text == year
+        best = chosen(found, lambda text, year=year: -20.0 * (text != year))
+        assert (best.text, best.highlight) == (text, year)
 
 
-def test_without_a_likely_span_the_whole_sentence_answers():
+def test_only_a_likely_span_of_the_sentence_that_answers_is_highlighted():
     text = "It was opened in 1987, and rebuilt in 2004."
-    assert chosen(evidence("When was it opened?", Scorer("1987", "2004"), text)).text == text
-    assert chosen(evidence("When was it opened?", Scorer("1987"), text)).text == "1987"
+    for parts, highlight in ((("1987", "2004"), ""), (("1987",), "1987")):
+        best = chosen(evidence("When was it opened?", Scorer(*parts), text))
+        assert (best.text, best.highlight) == (text, highlight)
 
 
 def test_facts_are_left_to_the_model_where_its_likelihoods_do_not_count():
     found = evidence("When was it opened?", Scorer("1987"), "It was opened in 1987.")
     answer = Answer(Request("When was it opened?"), Trace())
     assert not fill_quoted_answer(answer, found, None, never) and answer.text == ""
-    assert fill_quoted_answer(answer, found, lambda texts: [0.0] * len(texts), never) and answer.text == "1987 [1]"
+    assert fill_quoted_answer(answer, found, lambda texts: [0.0] * len(texts), never) and answer.is_quoted
+    assert (answer.text, answer.highlight) == ("It was opened in 1987. [1]", "1987")
 
 
 HOPS = "Ida Wren\nWren was born in Ullet. Her mother is Olga Tarn.", "Olga Tarn\nTarn was born on 3 May 1921.", OTHER
@@ -197,7 +200,8 @@ def test_a_quote_without_the_number_that_the_question_calls_for_comes_later():
 
 def test_who_is_not_answered_with_a_name_of_the_question():
     text = "Anna Holt led it. Ben Frost leads it."
-    assert chosen(evidence("Who leads it now that Holt has gone?", Scorer("Holt", "Frost"), text)).text == "Frost"
+    best = chosen(evidence("Who leads it now that Holt has gone?", Scorer("Holt", "Frost"), text))
+    assert (best.text, best.highlight) == ("Ben Frost leads it.", "Frost")
 
 
 def test_the_version_with_the_year_of_the_question_answers():

@@ -56,6 +56,7 @@ class Turn:
     best: int = 0  # number of passages requested; 0 if a whole document was used
     unverified: bool = False  # a draft: stopped before it was verified
     expected_kl: float | None = None  # from full prefill in nats, by the model's calibration; None if not calibrated
+    highlight: str = ""  # the words of the text that most likely answer
 
     @classmethod
     def from_answer(cls, answer: Answer, method: MethodInfo) -> "Turn":
@@ -80,6 +81,7 @@ class Turn:
             best=0 if request.whole_document else request.passages,
             unverified=draft is not None,
             expected_kl=answer.expected_kl,
+            highlight=(draft or answer).highlight,
         )
 
     @property

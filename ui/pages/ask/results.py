@@ -211,20 +211,21 @@ def render_turns(turns: Iterable[Turn]) -> Markup:
     """Return earlier turns with their answers, sources and metrics, oldest first."""
     articles = []
     for turn in turns:
-        text = _text(turn.text, turn.passages) or tag("p", turn.why_empty, class_="kv-muted")
+        text = _text(turn.text, turn.passages, turn.highlight) or tag("p", turn.why_empty, class_="kv-muted")
         metrics = tag("p", turn.metrics_line, class_="kv-turn-metrics")
         articles.append(_article(turn.question, text, metrics, class_="kv-turn"))
     return join(*articles)
 
 
-def link_citations(text: str, sources: Iterable[Source | TurnSource]) -> Markup:
-    """Return the text with each [n] of a source as a button that opens its passage."""
+def link_citations(text: str, sources: Iterable[Source | TurnSource], highlight: str = "") -> Markup:
+    """Return the text with each [n] of a source as a button that opens its passage, and `highlight` in bold."""
     chunks = {source.rank: source.chunk for source in sources}
     parts: list[object] = []
     context = ""
     for index, part in enumerate(CITATION_MARK.split(text)):
         if index % 2 == 0:
-            parts.append(part)
+            before, found, after = part.partition(highlight) if highlight else (part, "", "")
+            parts += [before, found and tag("strong", found), after]
             context = part.strip()[-_MAX_CONTEXT_CHARS:] or context  # two marks can follow one sentence
         elif (rank := int(part)) in chunks:
             attributes = {"data_rank": rank, "data_context": context, "aria_label": f"Source {rank}"}
@@ -249,17 +250,19 @@ def _article(question: str, *parts: Markup | None, class_: str = "kv-reply", ari
     return tag("article", heading, *parts, class_=class_, aria_busy=aria_busy)
 
 
-def _text(text: str, sources: Iterable[Source | TurnSource] = (), class_: str = "kv-text") -> Markup | None:
+def _text(
+    text: str, sources: Iterable[Source | TurnSource] = (), highlight: str = "", class_: str = "kv-text"
+) -> Markup | None:
     if not text:
         return None
-    return tag("div", link_citations(text, sources), class_=class_, dir="auto", translate="no")
+    return tag("div", link_citations(text, sources, highlight), class_=class_, dir="auto", translate="no")
 
 
 def _text_or_draft(answer: Answer) -> Markup | None:
     """Return the answer's text, or in its place a draft that was not verified."""
     if answer.draft and answer.draft_status == "unverified":
-        return _text(answer.draft.text, answer.sources, "kv-text kv-draft")
-    return _text(answer.text, answer.sources)
+        return _text(answer.draft.text, answer.sources, answer.draft.highlight, "kv-text kv-draft")
+    return _text(answer.text, answer.sources, answer.highlight)
 
 
 def _history_row(turn: Turn) -> Markup:
