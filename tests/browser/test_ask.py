@@ -125,7 +125,7 @@ def test_a_target_sets_the_ratio_that_this_model_needs_until_the_slider_is_moved
     points = tuple(FidelityPoint(ratio, kl, 0.9, 100.0, 4.0) for ratio, kl in ((0.0, 0.5), (0.1, 0.2), (0.4, 0.1)))
     status = FidelityStatus(24, 24, FidelityCurve("cacheclip", points, 400.0, 24))
     monkeypatch.setattr(backend.models, "fidelity_status", status)
-    for name, percent in (("Balanced", "10"), ("Fast", "0"), ("Faithful", "100")):
+    for name, percent in (("Balanced", "9"), ("Fast", "0"), ("Faithful", "100")):
         target.get_by_text(name).click()
         expect(ratio).to_have_value(percent)
     expect(target).to_contain_text("everything is recomputed")
@@ -137,7 +137,7 @@ def test_a_target_sets_the_ratio_that_this_model_needs_until_the_slider_is_moved
     tab.open_settings()
     target.get_by_text("Balanced").click()  # after an answer, only the target keeps its description
     expect(target.locator(".info-text")).to_be_visible()
-    expect(target).to_contain_text("10 % is the least")
+    expect(target).to_contain_text("9 % is the least")
     tab.choose("CacheBlend")
     expect(target).to_be_hidden()
     assert backend.requests[-1].recompute_ratio == 0.33 and tab.errors == []

@@ -58,7 +58,7 @@ def test_a_chat_is_edited_refreshed_left_opened_renamed_exported_and_deleted(cha
     chatting.page.click("#chatbar button[data-act=pin]")
     expect(chatting.page.locator("#chatbar button[data-act=pin]")).to_have_text("Unpin")
     chatting.page.click("#chatbar summary")
-    expect(listed.first).to_contain_text("<b>Boats</b>pinned, 4\u00a0questions")
+    expect(listed.first).to_contain_text("<b>Boats</b>pinned, 3\u00a0questions")
     chatting.page.click("#chatbar summary")
     chatting.page.click("#chatbar button[data-act=archive]")
     expect(chatting.page.locator("#chatbar button[data-act=archive]")).to_have_text("Unarchive")
