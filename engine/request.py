@@ -170,7 +170,7 @@ class Answer:
     notes: tuple[str, ...] = ()  # sentences for the user, such as that passages did not fit
     quotes: tuple[Quote, ...] = ()  # what supports the answer, or comes closest if there is none
     is_quoted: bool = False  # the answer consists of the quotes, not of a model's words
-    highlight: str = ""  # the words of a quoted sentence that most likely answer
+    highlight: str = ""  # the words of a quoted sentence or table row that most likely answer
     confidence: float | None = None  # probability that the answer is right; None if it was not estimated
     # Called with a ratio; returns None if the method selects tokens during the forward pass. None before the prefill,
     # and for methods without a ratio. Refers to no model, so an answer can be kept.

@@ -56,21 +56,21 @@ MAX_RESCORED_UNITS = 3
 MAX_SPANS_PER_UNIT = 4
 MAX_CANDIDATES = 6  # of all units, which the main model scores
 MODEL_WEIGHT = 0.4  # nats of a span's score per nat of the main model's log-likelihood
-MIN_SPAN_SHARE = 0.7  # probability of the best span of a sentence; below it, none is highlighted
-MIN_CELL_SHARE = 0.8  # probability of the best cell of a table row; below it, the answer is the whole row
+MIN_HIGHLIGHT_SHARE = 0.7  # probability of the best span of a sentence, or cell of a row, to be highlighted in it
+MIN_CELL_SHARE = 0.95  # probability of the best cell of a table row; below it, the answer is the whole row
 LIST_WEIGHT = 1.0  # nats for a list, compared with a table row or sentence; chosen on the same questions
 ENUMERATION = re.compile(r",[^,;]{2,80},? (?:and|or|und|oder|sowie) ")  # 'a, b and c'
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A possible answer: a span of a sentence, or a cell of a table row; in the end maybe all of it."""
+    """A possible answer: a span of a sentence, or a cell of a table row; the chosen one may be all of either."""
 
     text: str
     unit: Unit
     quote: Quote
     score: float  # in nats: of the unit, and of the span or cell relative to others of the unit
-    highlight: str = ""  # the part of a whole sentence that answers
+    highlight: str = ""  # the part of a whole sentence or row that answers
 
 
 class Evidence:
@@ -173,8 +173,8 @@ class Evidence:
         """Return the best candidate; `log_likelihoods` of texts are the main model's, in nats.
 
         The main model was not trained on table rows, so it has no say about cells, and is not run if a cell is best
-        without it: it can only lower the others. Of a row the cell answers if it is much more likely than the others;
-        else the row. A span of a text is highlighted in its sentence, which is right more often.
+        without it: it can only lower the others. A span is highlighted in its sentence, which is right more often, and
+        so is a cell in its row, unless it is much more likely than the row's other cells: then it is all of the answer.
         """
         is_cell = [each.unit.block.kind == "table" for each in candidates]
         scores = [each.score for each in candidates]
@@ -186,11 +186,11 @@ class Evidence:
         best = candidates[index]
         same_unit = zip(scores, candidates, strict=True)
         total = sum(math.exp(score - scores[index]) for score, each in same_unit if each.unit == best.unit)
-        min_share = MIN_CELL_SHARE if is_cell[index] else MIN_SPAN_SHARE
-        is_clear = 1 / total >= min_share and not asks_for_reason(self._prepared.original_question)
-        if is_clear and is_cell[index]:
+        share = 0.0 if asks_for_reason(self._prepared.original_question) else 1 / total
+        if is_cell[index] and share >= MIN_CELL_SHARE:
             return best
-        return replace(best, text=format_unit(best.quote.text), highlight=best.text if is_clear else "")
+        highlight = best.text if share >= MIN_HIGHLIGHT_SHARE else ""
+        return replace(best, text=format_unit(best.quote.text), highlight=highlight)
 
     @cached_property
     def bridges(self) -> list[Bridge]:
