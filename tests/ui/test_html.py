@@ -8,7 +8,7 @@ import pytest
 from backend.interface.backend import Status, TierUsage
 from backend.interface.library import IngestProgress
 from engine.method import MethodInfo, MethodParam
-from engine.request import Answer, Request, Source, TextSpan
+from engine.request import Answer, Quote, Request, Source, TextSpan
 from engine.trace import Trace
 from store.types import Document
 from tests.support.fake_backend.backend import METHODS, RATIO
@@ -19,6 +19,7 @@ from ui.html import escape, join, tag
 from ui.pages.ask import passages
 from ui.pages.ask import results as reply
 from ui.pages.ask.chat import Chat, Turn, TurnSource
+from ui.pages.ask.evidence import render_evidence
 from ui.pages.ask.history import ChatSummary, render_chat_bar
 from ui.pages.ask.results import render_history, render_turns
 
@@ -154,6 +155,14 @@ def test_a_tag_escapes_children_and_attributes_and_leaves_out_what_is_none():
     element = tag("p", "<", tag("b", "&"), None, title='"', hidden=None, open=True)
     assert element == '<p title="&#34;" open="">&lt;<b>&amp;</b></p>'
     assert join("a", None, tag("br")) == "a<br>"
+
+
+def test_an_answer_that_is_a_quote_says_where_it_is_from_and_another_shows_its_quote():
+    found = replace(answer("a.md"), quotes=(Quote(1, 0, 9, "It is 12.", "a.md"),), confidence=0.9)
+    quoted = render_evidence(replace(found, is_quoted=True))
+    assert "<bdi>a.md</bdi><span>, page 3</span>" in quoted and "It is 12." not in quoted
+    shown = render_evidence(found)
+    assert "It is 12." in shown.partition("<blockquote")[2] and "a.md" not in shown.partition("<blockquote")[0]
 
 
 def test_only_shown_passages_are_linked():

@@ -4,7 +4,7 @@ from engine.prompt.template import NO_ANSWER
 from engine.request import Answer, Quote
 from ui.components.document_text import render_document_text
 from ui.format import percent
-from ui.html import Markup, button, tag
+from ui.html import Markup, button, join, tag
 
 _CONFIDENCE = "Estimated probability that the answer is right, from how clearly the passages answer the question."
 _MIN_CONTEXT_CHARS = 600
@@ -22,23 +22,30 @@ def render_evidence(answer: Answer) -> Markup | None:
     else:
         verdict, level = "Quoted from the document" if answer.is_quoted else "Supported by the document", "high"
     share = None if is_declined else tag("span", f"{percent(answer.confidence)} confidence", title=_CONFIDENCE)
-    head = tag("p", tag("strong", verdict), share, class_=f"kv-verdict kv-verdict-{level}")
+    origins = {_origin(answer, quote) for quote in answer.quotes if answer.is_quoted and not is_declined}
+    origin = tag("span", *origins) if len(origins) == 1 else None  # of an answer that is a quote
+    head = tag("p", tag("strong", verdict), origin, share, class_=f"kv-verdict kv-verdict-{level}")
     quotes = () if answer.is_quoted else (_quote(answer, quote) for quote in answer.quotes)
     return tag("section", head, *quotes, class_="kv-evidence", aria_label="Evidence")
 
 
 def _quote(answer: Answer, quote: Quote) -> Markup:
-    source = answer.sources[quote.rank - 1]
-    page = "" if source.page is None else f", page {source.page}"
     mark = button(
         "select",
-        source.chunk,
+        answer.sources[quote.rank - 1].chunk,
         str(quote.rank),
         class_="kv-cite",
         data_rank=quote.rank,
         data_context=quote.text[:_MIN_CONTEXT_CHARS],
         aria_label=f"Source {quote.rank}",
     )
-    where = tag("p", tag("bdi", source.document), tag("span", page), " ", mark, class_="kv-quote-source")
+    where = tag("p", _origin(answer, quote), " ", mark, class_="kv-quote-source")
     text = tag("div", render_document_text(quote.text), dir="auto", translate="no")
     return tag("blockquote", text, where, class_="kv-quote", dir="auto")
+
+
+def _origin(answer: Answer, quote: Quote) -> Markup:
+    """Return the document of a quote, and its page if it has pages."""
+    source = answer.sources[quote.rank - 1]
+    page = "" if source.page is None else f", page {source.page}"
+    return join(tag("bdi", source.document), tag("span", page))
