@@ -39,8 +39,9 @@ class DocumentPicker:
 
     def refresh(self, selected: list[str] | None) -> gr.Dropdown:
         """Return the dropdown with the current collections and documents; deleted ones are deselected."""
-        existing = self.only_existing(selected)
-        return self.select(existing) if existing != (selected or []) else gr.Dropdown(choices=self._choices())
+        existing, choices = self.only_existing(selected), self._choices()
+        is_unchanged = existing == (selected or []) and {key for _, key in choices}.issuperset(existing)
+        return gr.Dropdown(choices=choices) if is_unchanged else self.select(existing)
 
     def select(self, scope: Sequence[str]) -> gr.Dropdown:
         """Return the dropdown with what exists of a scope selected."""

@@ -88,7 +88,8 @@ def test_a_chat_keeps_its_documents_while_these_are_unknown(page, backend):
     limited = chat(replace(TURN, scope=("1" * 64,)))
     sent = json.dumps({"listing": [ROW], "id": "c1", "problem": None})
     picker = press(page, "open", chat=asdict(limited))[page.composer.picker.documents]
-    assert picker.value == ["1" * 64] and picker.choices == [("Loading…", "1" * 64)]
+    for shown in (picker, page.composer.picker.refresh(picker.value)):
+        assert shown.value == ["1" * 64] and shown.choices == [("Loading…", "1" * 64)]
     assert "searches all documents" not in page.history.refresh_bar(sent, limited, ME)[page.chat_bar]
     backend.state = replace(backend.state, ready=True)
     assert page.composer.picker.refresh(picker.value).value == []
