@@ -14,7 +14,7 @@ from statistics import fmean, median
 TARGETS = {"fast": 0.3, "balanced": 0.1, "faithful": 0.03}  # maximum KL in nats, for `FidelityCurve.least_ratio`
 DEFAULT_TARGET = "balanced"
 RATIOS = (0.0, 0.05, 0.1, 0.2, 0.4)  # measured recompute ratios, ascending
-MAX_RATIO = 0.5  # of `FidelityCurve.least_ratio`: full prefill takes hardly longer than recomputing more
+MAX_RATIO = 0.5  # of `FidelityCurve.least_ratio`: recomputing more is at most twice as fast as full prefill
 MIN_QUESTIONS = 12  # fewer show nothing
 CALIBRATED_PASSAGES = 8  # of each question that is measured
 PASSAGES_EXPONENT = 0.75  # of the KL's growth with the number of passages before the last
