@@ -17,7 +17,7 @@ from ui.components.inputs import BESIDE_BOX, question_box
 from ui.events import INSTANT, QUIET, Listeners, Update
 from ui.format import count
 from ui.html import Markup, button, error_box, join, tag
-from ui.pages.ask.page import Ask
+from ui.pages.ask.composer import Composer
 
 MAX_HITS = 10
 _SEARCH: dict[str, Any] = {"concurrency_id": "search", "concurrency_limit": 2, "trigger_mode": "always_last", **QUIET}
@@ -52,19 +52,19 @@ class Search:
         """Update the picker whenever the documents change."""
         self.picker.follow(documents_changed)
 
-    def link_to_ask(self, tabs: gr.Tabs, ask: Ask) -> None:
+    def link_to_ask(self, tabs: gr.Tabs, composer: Composer) -> None:
         """Let Enter and the button send the question and its documents to the Ask page and run it there."""
-        box, documents = ask.composer.question, ask.composer.picker.documents
+        box, documents = composer.question, composer.picker.documents
 
         def send(question: str, selected: list[str]) -> Update:
             if not question.strip():
                 return {box: gr.skip()}
-            shown: Update = {tabs: gr.Tabs(selected="ask"), ask.replaces_last: False}
+            shown: Update = {tabs: gr.Tabs(selected="ask"), composer.replaces_last: False}
             return {box: question, documents: self.picker.only_existing(selected), **shown}
 
         inputs = [self.question, self.picker.documents]
         for event in (self.question.submit, self._ask.click):
-            sent = event(send, inputs, [box, documents, tabs, ask.replaces_last], **INSTANT)
+            sent = event(send, inputs, [box, documents, tabs, composer.replaces_last], **INSTANT)
             sent.then(None, self.question, None, js="(text) => { if (text.trim()) kvscopePress('#ask'); }", **INSTANT)
 
     def find(self, question: str, selected: list[str] | None) -> Markup:

@@ -52,6 +52,7 @@ class Composer:
         methods = backend.methods()
         self._method = default_method(methods).name
         by_name = {method.name: method for method in methods}
+        self.replaces_last = gr.State(False)  # whether the question in the box is to replace the last one
         with gr.Column(elem_id="composer", min_width=0):
             with gr.Row(elem_id="ask-row", equal_height=False):
                 self.question = inputs.question_box("Question", "Ask your documents…", "question", autofocus=True)

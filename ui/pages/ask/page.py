@@ -68,7 +68,6 @@ class Ask:
     def build(self, tab: gr.Tab) -> None:
         self.chat = gr.State(Chat(""))  # gets an id when the page is loaded
         self.pending_question = gr.State("")  # of the last click that started one; empty after one without a question
-        self.replaces_last = gr.State(False)
         self.carrier = gr.Textbox(visible="hidden", elem_id="carrier")  # between the browser's chats and the server
         with gr.Row(elem_id="ask-page", equal_height=False):
             with gr.Column(elem_id="main", min_width=0):
@@ -81,6 +80,7 @@ class Ask:
                 self.feedback = FeedbackPanel(self._backend)
                 passages = gr.HTML(elem_id="passages", js_on_load="kvscopeAsk.showQuotes(element);")
                 self.composer = Composer(self._backend, tab)
+                self.replaces_last = self.composer.replaces_last
                 with gr.Column(elem_id="welcome") as welcome:
                     self.demonstration = DemonstrationPanel(self._backend, tuple(self._samples.values()))
                     self._suggestions = SuggestedQuestions(self._backend, set(self._samples.values()))

@@ -13,7 +13,7 @@ from ui.components.document_sidebar import DocumentSidebar
 from ui.components.uploads import FORMATS, Uploads
 from ui.events import INGEST_QUEUE, INSTANT, QUIET, Update
 from ui.html import Markup, error_box, join, tag
-from ui.pages.ask.page import Ask
+from ui.pages.ask.composer import Composer
 from ui.pages.cache.part import Cache
 from ui.pages.library import table
 from ui.pages.library.view import AGES, COLUMNS, FILE_TYPES, PAGE_SIZE, View, existing_languages, filter_and_sort
@@ -102,9 +102,8 @@ class Library:
         outputs = [self.view, document_list, *self.uploads.progress_outputs(), *drawn]
         self.table.submit(self.reindex, self.view, outputs, **INGEST_QUEUE, **QUIET)
 
-    def link_to_ask(self, tabs: gr.Tabs, ask: Ask) -> None:
+    def link_to_ask(self, tabs: gr.Tabs, composer: Composer) -> None:
         """Let the button for the selected documents send a question about them to the Ask page and run it there."""
-        composer = ask.composer
         box, asked = composer.question, self._asked
 
         def send(view: View) -> Update:
@@ -113,10 +112,10 @@ class Library:
             if not question:
                 return {asked: ""}
             documents = composer.select([document.id for document in selected])
-            shown: Update = {tabs: gr.Tabs(selected="ask"), ask.replaces_last: False, **documents}
+            shown: Update = {tabs: gr.Tabs(selected="ask"), composer.replaces_last: False, **documents}
             return {box: question, asked: question, **shown}
 
-        outputs = [box, asked, tabs, ask.replaces_last, composer.picker.documents, composer.whole]
+        outputs = [box, asked, tabs, composer.replaces_last, composer.picker.documents, composer.whole]
         sent = self.table.expand(send, self.view, outputs, **INSTANT)
         sent.then(None, asked, None, js="(asked) => { if (asked) kvscopePress('#ask'); }", **INSTANT)
 
