@@ -279,6 +279,21 @@ def test_search_shows_passages_while_typing_opens_one_and_enter_asks(visit, back
     assert tab.errors == []
 
 
+def test_a_question_from_the_search_replaces_no_answer_even_after_edit(visit):
+    tab = visit()
+    tab.ask("What is the code?")
+    tab.finish()
+    tab.page.click("#reply >> text=Edit")
+    expect(tab.page.locator("#question textarea")).to_have_value("What is the code?")
+    tab.go("Library", "Search")
+    tab.page.locator("#search-question textarea").fill("maintenance code")
+    tab.page.keyboard.press("Enter")
+    expect(tab.page.locator("#reply .kv-question")).to_contain_text("maintenance code")
+    tab.finish()
+    expect(tab.page.locator("#thread article")).to_have_count(1)  # the first answer
+    assert tab.errors == []
+
+
 def test_a_phone_scrolls_only_vertically(visit, backend):
     backend.stored_documents = some(3, warning="3 of 12 pages have no text; if they are scanned, they need OCR.")
     tab = open_library(visit, viewport={"width": 390, "height": 844}, has_touch=True)
