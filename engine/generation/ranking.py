@@ -81,12 +81,18 @@ class UnitRanker:
         return [text[len(context) :] for text, context in zip(self._prepared.texts, self.contexts, strict=True)]
 
     def likely_passages(self, question: str) -> list[int]:
-        """Return the passages that the span scorer reads: those found first, or that share the most with a question."""
+        """Return the passages that the span scorer reads: those found first, or that share the most with a question.
+
+        Of a document that is read whole, whose passages no search has scored, these are all.
+        """
+        hits, count = self._prepared.hits, len(self._prepared.texts)
+        if count <= MAX_READ_PASSAGES or (hits and not any(hit.score for hit in hits)):
+            return list(range(count))
         overlaps: dict[int, float] = defaultdict(float)
         for unit, overlap in self.overlaps(question).items():
             overlaps[unit.passage] = max(overlap, overlaps[unit.passage])
-        found = [hit.score for hit in self._prepared.hits] or [0.0] * len(self._prepared.texts)
-        by_score = sorted(range(len(found)), key=lambda index: (found[index], overlaps[index]), reverse=True)
+        found = [hit.score for hit in hits] or [0.0] * count
+        by_score = sorted(range(count), key=lambda index: (found[index], overlaps[index]), reverse=True)
         return sorted(by_score[:MAX_READ_PASSAGES])
 
     def rank(self, question: str, scores: SpanScores) -> list[RankedUnit]:

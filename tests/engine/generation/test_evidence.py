@@ -139,6 +139,8 @@ def test_passages_that_were_found_first_or_share_words_with_the_question_are_rea
     chunks = [Chunk(f"{n}", "d", "d", n, None, 0, 1, text, "") for n, text in enumerate(texts)]
     found = replace(given, hits=tuple(Hit(chunk, rank, 1, True) for rank, chunk in enumerate(chunks)))
     assert UnitRanker(found).likely_passages(question) == [2, 3, 4, 5, 6, 7]
+    whole = replace(found, hits=tuple(replace(hit, score=0.0) for hit in found.hits))
+    assert UnitRanker(whole).likely_passages(question) == list(range(8))
 
 
 def test_similar_embeddings_lift_a_quote_above_a_more_probable_one():
