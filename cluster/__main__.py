@@ -2,7 +2,7 @@
 
   python -m cluster up --engines 2       all of them on this machine, for a trial, until Ctrl+C or `down`
   python -m cluster down
-  python -m cluster library --port 7870  the documents of several KVScopes, see docs/cluster.md
+  python -m cluster library --port 7870  the documents of several KVScope instances, see docs/cluster.md
   python -m cluster engines --engines 2  Ray and the engines
 
 Further options are those of `app.py`; use the same ones for all processes.
@@ -24,9 +24,10 @@ import psutil
 
 from backend.runtime.loader import GIB, model_config
 from backend.runtime.secrets import ANSWER_SERVER_KEY, KV_SERVER_PASSWORD, LIBRARY_KEY, Secrets, take_secrets
-from backend.runtime.settings import Settings, read_settings
-from cluster.processes import Supervised, end_all
+from backend.runtime.settings import Settings, all_names, read_settings
+from cluster.processes import FOLDER_VARIABLE, Supervised, end_all, end_left
 from engine.errors import BadRequest
+from server.access import KEYS_VARIABLE
 from store.errors import KVScopeError
 
 VALKEY_MEMORY = "2gb"
@@ -42,13 +43,15 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     for noisy in ("httpx", "httpcore", "chromadb", "sentence_transformers"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    os.umask(0o077)  # only this user may read what is created
     arguments, others = _parser().parse_known_args()
+    api_keys = os.environ.pop(KEYS_VARIABLE, "")  # child processes would inherit it
     try:
         defaults = ["--port", LIBRARY_PORT] if arguments.command == "library" else []
         settings, given = read_settings([*defaults, *others]), take_secrets()
         commands: dict[str, Callable[[], None]] = {
-            "up": lambda: _up(arguments, others, settings, given),
-            "down": lambda: _down(settings.data / PID_FILE),
+            "up": lambda: _up(arguments, others, settings, given, api_keys),
+            "down": lambda: _down(settings.data),
             "library": lambda: _serve_library(arguments, settings, given),
             "engines": lambda: _run_engines(arguments, settings, given),
         }
@@ -77,7 +80,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _up(arguments: argparse.Namespace, others: Sequence[str], settings: Settings, given: Secrets) -> None:
+def _up(
+    arguments: argparse.Namespace, others: Sequence[str], settings: Settings, given: Secrets, api_keys: str
+) -> None:
     """Run everything on this machine: Valkey, Chroma, the library, the page, Ray and the engines."""
     from cluster.valkey import free_port, valkey_command
 
@@ -85,22 +90,29 @@ def _up(arguments: argparse.Namespace, others: Sequence[str], settings: Settings
     data.mkdir(parents=True, exist_ok=True)
     if (running := _running(data / PID_FILE)) is not None:
         raise BadRequest(f"A cluster runs in {data} already (process {running.pid}). End it with down.")
+    end_left(data)
     valkey, chroma, library = free_port(), free_port(), free_port()
     kv_server, key = settings.kv_server or f"redis://127.0.0.1:{valkey}/0", secrets.token_urlsafe(32)
-    python, rest = [sys.executable, "-m"], [*_without(others, "--data", "--port", "--host"), "--kv-server", kv_server]
+    python, rest = [sys.executable, "-m"], [*_without(others, "data", "port", "host"), "--kv-server", kv_server]
     at_library = ["--library", f"http://127.0.0.1:{library}"]
     page = ["--data", str(data / "front"), "--host", settings.host, "--port", str(settings.port), "--cluster", "auto"]
     chroma_run = ["run", "--host", "127.0.0.1", "--port", str(chroma), "--path", str(data / "chroma")]
     at_chroma = ["--chroma", f"http://127.0.0.1:{chroma}"]
     on_library = ["library", "--data", str(data), "--host", "127.0.0.1", "--port", str(library), *at_chroma]
-    passed_on = {KV_SERVER_PASSWORD: given.kv_server_password, ANSWER_SERVER_KEY: given.answer_server_key}
+    mark = {FOLDER_VARIABLE: str(data)}
+    with_library = {**mark, LIBRARY_KEY: key}
+    passed_on = {
+        KV_SERVER_PASSWORD: given.kv_server_password,
+        ANSWER_SERVER_KEY: given.answer_server_key,
+        KEYS_VARIABLE: api_keys,
+    }
     processes = [
-        Supervised("Chroma", [str(Path(sys.executable).with_name("chroma")), *chroma_run], is_quiet=True),
-        Supervised("The library", [*python, "cluster", *on_library, *rest], {LIBRARY_KEY: key}),
-        Supervised("The page", [*python, "app", *page, *at_library, *rest], {LIBRARY_KEY: key, **passed_on}),
+        Supervised("Chroma", [str(Path(sys.executable).with_name("chroma")), *chroma_run], mark, is_quiet=True),
+        Supervised("The library", [*python, "cluster", *on_library, *rest], with_library),
+        Supervised("The page", [*python, "app", *page, *at_library, *rest], {**with_library, **passed_on}),
     ]
     if not settings.kv_server:
-        processes.insert(0, Supervised("Valkey", valkey_command(valkey, data, VALKEY_MEMORY), is_quiet=True))
+        processes.insert(0, Supervised("Valkey", valkey_command(valkey, data, VALKEY_MEMORY), mark, is_quiet=True))
     (data / PID_FILE).write_text(str(os.getpid()))
     with ExitStack() as files:
         files.callback((data / PID_FILE).unlink, missing_ok=True)
@@ -169,10 +181,12 @@ def _serve_library(arguments: argparse.Namespace, settings: Settings, given: Sec
     serve(settings, given.library_key, arguments.certificate, arguments.certificate_key)
 
 
-def _down(pid_file: Path) -> None:
+def _down(data: Path) -> None:
     """End what `up` has started, and wait until it has ended."""
-    if (running := _running(pid_file)) is None:
-        raise BadRequest(f"No cluster runs in {pid_file.parent}.")
+    if (running := _running(data / PID_FILE)) is None:
+        if end_left(data):
+            return
+        raise BadRequest(f"No cluster runs in {data}.")
     running.terminate()
     try:
         running.wait(DOWN_S)
@@ -190,12 +204,13 @@ def _running(pid_file: Path) -> psutil.Process | None:
 
 
 def _without(options: Sequence[str], *names: str) -> list[str]:
-    """Return options without those of these names and their values."""
+    """Return options without those of these settings and their values."""
+    flags = [f"--{alias}".replace("_", "-") for name in names for alias in all_names(name).choices]
     kept, skip = [], False
     for option in options:
         if skip:
             skip = False
-        elif option.partition("=")[0] in names:
+        elif option.partition("=")[0].replace("_", "-") in flags:
             skip = "=" not in option
         else:
             kept.append(option)

@@ -50,8 +50,8 @@ class EngineInfo:
     @classmethod
     def of(cls, engine: Engine) -> "EngineInfo":
         auxiliary, grounding = engine.auxiliary, engine.grounding
-        fingerprints = [engine.cache.fingerprint, auxiliary.cache.fingerprint if auxiliary else "none"]
-        heads = [auxiliary and auxiliary.selector, grounding and grounding.span_scorer]
+        fingerprints = [engine.cache.fingerprint, auxiliary.cache.fingerprint]
+        heads = [auxiliary.selector, grounding and grounding.span_scorer]
         is_extractive = bool(grounding and grounding.is_extractive)
         names = [name for name, head in zip(("selector", "span scorer"), heads, strict=True) if head is not None]
         kv_bits = engine.cache.remote.bits if engine.cache.remote else 16

@@ -10,7 +10,7 @@ import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from itertools import chain, islice
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
@@ -22,7 +22,6 @@ import httpx
 from engine.engine import Engine
 from engine.errors import AnswerServerFailed, BadRequest, Cancelled
 from engine.generation.changes import format_changes
-from engine.generation.evidence import Evidence
 from engine.generation.stream import GeneratedText, fill_prompt_fields, grow_text, stream_answer
 from engine.method import SERVER_METHOD, MethodInfo
 from engine.prompt.pack import PreparedPrompt, estimate_budget
@@ -186,7 +185,7 @@ class AnswerServer:
                 raise TypeError
             return content, choice.get("finish_reason")
         except (ValueError, AttributeError, TypeError, LookupError, RecursionError) as error:
-            raise AnswerServerFailed(f"The answer server {self.host} sent something else than an answer.") from error
+            raise AnswerServerFailed(f"The answer server {self.host} returned an invalid response.") from error
 
     def _refusal(self, status: int, text: str) -> AnswerServerFailed:
         if status in _REFUSED_KEY:  # the text may repeat the key
@@ -235,7 +234,7 @@ def ask_server(engine: Engine, server: AnswerServer, request: Request, cancel: E
 
 def server_budget(engine: Engine, server: AnswerServer, request: Request) -> ContextBudget:
     """Return how a request would divide the server's context, without a search. Raises QuestionTooLong."""
-    return estimate_budget(engine.finder, engine.template, _local(request), _room(engine, server, request))
+    return estimate_budget(engine.finder, engine.template, _local(request), _prompt_budget(engine, server, request))
 
 
 def _local(request: Request) -> Request:
@@ -243,7 +242,7 @@ def _local(request: Request) -> Request:
     return replace(request, method="full", options={}, draft=False)
 
 
-def _room(engine: Engine, server: AnswerServer, request: Request) -> int:
+def _prompt_budget(engine: Engine, server: AnswerServer, request: Request) -> int:
     """Return the tokens that this engine's prompt and the answer may have, so that the server's fit its context."""
     template = engine.template
     longer = max(0, len(template.tokenizer.encode(SYSTEM).ids) - len(template.prefix_ids))
@@ -257,17 +256,11 @@ def _run(engine: Engine, server: AnswerServer, local: Request, answer: Answer, c
         answer.text = reply(local.question, engine.finder)
         trace.first_token()
         return
-    *_, prepared = prepare_stages(engine.finder, engine.template, local, _room(engine, server, local), trace)
+    *_, prepared = prepare_stages(engine.finder, engine.template, local, _prompt_budget(engine, server, local), trace)
     fill_prompt_fields(answer, prepared, len(engine.template.prefix_ids), server.context)
     yield answer
 
-    @cache
-    def evidence() -> Evidence | None:
-        if engine.grounding is None:
-            return None
-        with trace.stage("ground"):
-            return engine.grounding.evidence(prepared, cancel)
-
+    evidence = cache(partial(engine.evidence, prepared, trace, cancel))
     generated, limit = GeneratedText(), prepared.max_new_tokens
     stream = server.stream(_messages(prepared), local, limit, generated, cancel)
     pieces = _without_thoughts(_whole_characters(stream))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import chain
 from threading import Event
 
@@ -57,7 +57,7 @@ class Engine:
     template
         The prompt template for the main model's tokenizer.
     auxiliary
-        Scores tokens for strategies that select by attention or by a trained selector; None if none is used.
+        Scores tokens for strategies that select by attention or by a trained selector.
     grounding
         Finds what supports an answer; for a main model finetuned to quote passages, also the answer.
     stats
@@ -86,7 +86,7 @@ class Engine:
         finder: Finder,
         cache: ChunkCache,
         template: PromptTemplate,
-        auxiliary: AuxiliaryScorer | None = None,
+        auxiliary: AuxiliaryScorer,
         *,
         grounding: GroundingModel | None = None,
         stats: CacheStats | None = None,
@@ -106,9 +106,9 @@ class Engine:
         self.min_draft_wait_ms = MIN_DRAFT_WAIT_MS
         self.max_tokens = cache.decoder.spec.max_positions  # of prompt and answer together
         kv_caches = [(cache, template)]
-        if auxiliary is not None and auxiliary.cache is not cache:
+        if auxiliary.cache is not cache:
             kv_caches.append((auxiliary.cache, auxiliary.template))
-        self.passages = PassageCache(kv_caches, auxiliary.selector if auxiliary else None, self.scheduler)
+        self.passages = PassageCache(kv_caches, auxiliary.selector, self.scheduler)
 
     def ask(
         self, request: Request, cancel: Event | None = None, prepared: PreparedPrompt | None = None
@@ -169,12 +169,7 @@ class Engine:
             def prefilled() -> PrefillResult:
                 return run_prefill(prepared, trace, cancel) if speculative is None else speculative.result(cancel)
 
-            @cache
-            def evidence() -> Evidence | None:
-                if self.grounding is None:
-                    return None
-                with trace.stage("ground"):
-                    return self.grounding.evidence(prepared, cancel)
+            evidence = cache(partial(self.evidence, prepared, trace, cancel))
 
             def stop_speculation() -> None:
                 nonlocal speculative
@@ -321,8 +316,7 @@ class Engine:
     def _notes(self, strategy: Strategy) -> Iterator[str]:
         if strategy.reuses_kv and self.disk_error():
             yield "KV cannot be written to disk: it stays in memory and is lost on restart."
-        has_selector = self.auxiliary is not None and self.auxiliary.selector is not None
-        if strategy.score_mode is ScoreMode.LEARNED and not has_selector:
+        if strategy.score_mode is ScoreMode.LEARNED and self.auxiliary.selector is None:
             yield (
                 "This model has no trained token selector: the auxiliary model selected the tokens, "
                 "as in CacheClip joint."
@@ -380,11 +374,14 @@ class Engine:
         self, prepared: PreparedPrompt, trace: Trace, sampling: Sampler, cancel: Event | None = None
     ) -> Sampler:
         """Return the sampler of one answer, grounded in the passages if the model is. Raises Cancelled."""
-        grounding = self.grounding
-        if grounding is None:
-            return sampling
+        return self._grounded(sampling, prepared, partial(self.evidence, prepared, trace, cancel))
+
+    def evidence(self, prepared: PreparedPrompt, trace: Trace, cancel: Event | None = None) -> Evidence | None:
+        """Return what the passages say about the question; None without a grounding model. Raises Cancelled."""
+        if self.grounding is None:
+            return None
         with trace.stage("ground"):
-            return self._grounded(sampling, prepared, lambda: grounding.evidence(prepared, cancel))
+            return self.grounding.evidence(prepared, cancel)
 
     def _grounded(
         self, sampling: Sampler, prepared: PreparedPrompt, evidence: Callable[[], Evidence | None]

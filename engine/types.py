@@ -1,7 +1,7 @@
 """Data types that contain tensors. Shapes: L layers, H KV heads, D head dimension, T tokens, R recomputed rows."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any
 
@@ -128,15 +128,7 @@ class SelectionContext:
         return torch.cat([torch.arange(span.start, span.stop) for span in self.spans]) if self.spans else NO_ROWS
 
 
-SCORE_FIELDS = (
-    "per_chunk_scores",
-    "joint_scores",
-    "learned_scores",
-    "question_attention",
-    "question_attention_norm",
-    "compressed_view_attention",
-    "oracle_attention",
-)
+SCORE_FIELDS = [each.name for each in fields(SelectionContext) if each.default is _not_available]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from threading import Event, Lock, Thread
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from watchfiles import watch
 
 from backend.interface.backend import Backend
@@ -150,10 +150,10 @@ class WatchedFolders:
         set_client(CLIENT)
         path = self.data / FILE_NAME
         try:
-            self._files = _FILES.validate_json(path.read_bytes())
+            self._files = _FILES.validate_python(json.loads(path.read_bytes()))  # validate_json accepts no surrogates
         except FileNotFoundError:
             pass
-        except (OSError, ValidationError) as error:  # all files are looked at again
+        except (OSError, ValueError, RecursionError) as error:  # all files are looked at again
             log.warning("%s cannot be read and is ignored: %s", path, error)
         while not self._closed.wait(POLL_S) and not self.backend.status().ready:
             pass

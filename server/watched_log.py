@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from uuid import uuid4
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from store.atomic import write_atomic
 
@@ -44,12 +44,14 @@ class WatchedLog:
         self._path = data / FILE_NAME
         self._copies = data / FOLDER
         self.changes: list[Change] = []
+        self._is_readable = True
         try:
-            self.changes = _CHANGES.validate_json(self._path.read_bytes())
+            self.changes = _CHANGES.validate_python(json.loads(self._path.read_bytes()))
         except FileNotFoundError:
             pass
-        except (OSError, ValidationError) as error:
-            log.warning("%s cannot be read and is ignored: %s", self._path, error)
+        except (OSError, ValueError, RecursionError) as error:
+            self._is_readable = False
+            log.warning("%s cannot be read and is ignored; copies are kept in %s: %s", self._path, self._copies, error)
 
     def add(self, change: Change) -> None:
         changes = [*self.changes, change]
@@ -82,7 +84,9 @@ class WatchedLog:
         }
 
     def keep_only(self, changes: Iterable[Change]) -> None:
-        """Delete the copies of all other changes."""
+        """Delete the copies of all other changes; none if the log of what they belong to could not be read."""
+        if not self._is_readable:
+            return
         kept = {self.copy(change.replaced) for change in changes}
         try:
             for path in self._copies.iterdir() if self._copies.is_dir() else ():

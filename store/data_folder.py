@@ -25,6 +25,7 @@ OWN_NAMES = (  # patterns of what KVScope creates in the folder
         "fidelity-*.json*",
     ),
     *("library", "kv", "models", "models.lock", "bench", "audit", "replaced", TEMPORARY),
+    *("cluster.pid", "chroma", "front"),  # of python -m cluster up
 )
 log = logging.getLogger("kvscope")
 

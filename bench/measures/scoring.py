@@ -31,7 +31,6 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
 def measure(work: Workload, number: int) -> dict[str, dict[str, float]]:
     """Return the time of each score mode for question `number`."""
     auxiliary, cache = work.engine.auxiliary, work.engine.cache
-    assert auxiliary is not None
     prompt = work.engine.prepare(work.request(number), Trace())
     chunks = cache.gather(prompt.passage_ids, max_path_chunks=1).chunks if auxiliary.cache is cache else None
     times_ms = {}

@@ -14,7 +14,9 @@ Cells = Sequence[tuple[str, str]]
 CODE = re.compile(r"(?<!\w)(?=[\w/-]*\d)(?=[\w/-]*[A-Za-z/-])[\w]+(?:[/-][\w]+)*")  # 'TU-3102', '450-0208', 'F04'
 NUMBER = re.compile(r"(?<![\w.,-])\d+(?:[.,]\d+)*")
 AMOUNT = r"[\u20ac\u00a3$]? ?(\d+(?:[.,]\d+)*)(?: ?(?:%|[^\W\d_]+|[\u20ac\u00a3$]))?"
-RANGE = re.compile(rf"{AMOUNT} ?(?:to|bis|and|und|[\u2013-]) ?{AMOUNT}", re.I)
+RANGE = re.compile(
+    rf"\b(?:between|zwischen) {AMOUNT} (?:and|und) {AMOUNT}|{AMOUNT} ?(?:to|bis|[\u2013-]) ?{AMOUNT}", re.I
+)
 MAXIMUM = re.compile(
     rf"\b(?:up to|under|below|less than|at most|no more than|not more than|max(?:imum|imal|\.)?(?: of)?|bis(?: zu)?"
     rf"|unter|weniger als|h\u00f6chstens) {AMOUNT}",
@@ -32,7 +34,7 @@ LEAST = (
 )
 MOST = (
     r"most|highest|biggest|largest|greatest|longest|heaviest|latest|fastest|loudest|oldest|widest|tallest|dearest|top"
-    r"|most expensive|meisten|h\u00f6chste\w*|gr\u00f6\u00dfte\w*|l\u00e4ngste\w*|schwerste\w*|sp\u00e4teste\w*"
+    r"|meisten|h\u00f6chste\w*|gr\u00f6\u00dfte\w*|l\u00e4ngste\w*|schwerste\w*|sp\u00e4teste\w*"
     r"|schnellste\w*|teuerste\w*|lauteste\w*|\u00e4lteste\w*|breiteste\w*"
 )
 NAMES_A_ROW = r"\b(?:which|what|who|whose|welche[rsnm]?|wer|wo|where)\b(?!['\u2019]s| is| ist)"
@@ -61,7 +63,7 @@ def read_number(digits: str) -> float:
 def limits(text: str) -> tuple[float, float] | None:
     """Return the smallest and the largest number that a text allows, from its first range or limit; None without."""
     if match := RANGE.search(text):
-        low, high = map(read_number, match.groups())
+        low, high = map(read_number, filter(None, match.groups()))
         return (low, high) if low < high else None
     if match := MAXIMUM.search(text):
         return float("-inf"), read_number(match[1])

@@ -39,7 +39,7 @@ class PromptContext:
 
     cache: ChunkCache
     template: PromptTemplate
-    auxiliary: AuxiliaryScorer | None
+    auxiliary: AuxiliaryScorer
     prepared: PreparedPrompt
     trace: Trace
     cancel: Event | None = None
@@ -83,23 +83,23 @@ class PromptContext:
         If both models are the same they share chunk KV, so it is loaded once, before scoring starts. Nothing is scored
         if every chunk is exact, for example a single passage.
         """
-        if self.auxiliary is None or score_mode is None or not self.spans:
+        if score_mode is None or not self.spans:
             return self.chunk_set(placement)
-        shares_kv = self._shares_kv(self.auxiliary, score_mode)
+        shares_kv = self._shares_kv(score_mode)
         if not shares_kv and self._may_need_scores():
-            self._start_scoring(self.auxiliary, score_mode, None)
+            self._start_scoring(score_mode, None)
         chunk_set = self.chunk_set(placement)
         if shares_kv and self._num_exact_chunks(placement) < len(chunk_set.chunks):
-            self._start_scoring(self.auxiliary, score_mode, chunk_set.chunks)
+            self._start_scoring(score_mode, chunk_set.chunks)
         return chunk_set
 
     def scores(self, mode: ScoreMode) -> Tensor:
         """Return the auxiliary scores, [context tokens]; waits for them. Raises Cancelled."""
-        if self.auxiliary is None or not self.spans:
+        if not self.spans:
             return torch.empty(0)
-        shares_kv = self._shares_kv(self.auxiliary, mode)
+        shares_kv = self._shares_kv(mode)
         chunks = self.chunk_set(Placement.CONCATENATED).chunks if shares_kv else None
-        future = self._start_scoring(self.auxiliary, mode, chunks)
+        future = self._start_scoring(mode, chunks)
         while not wait([future], POLL_S).done:
             if self.cancel is not None and self.cancel.is_set():
                 self._closed.set()
@@ -179,20 +179,20 @@ class PromptContext:
         keys = self.cache.path_keys(self._chunk_ids)[: self.max_path_chunks]
         return len(self._chunk_ids) > max(1, len(self.cache.tree.match_prefix(keys)))
 
-    def _shares_kv(self, scorer: AuxiliaryScorer, mode: ScoreMode) -> bool:
-        return scorer.cache is self.cache and scorer.resolve_mode(mode) is not ScoreMode.LEARNED
+    def _shares_kv(self, mode: ScoreMode) -> bool:
+        return self.auxiliary.cache is self.cache and self.auxiliary.resolve_mode(mode) is not ScoreMode.LEARNED
 
-    def _start_scoring(
-        self, scorer: AuxiliaryScorer, mode: ScoreMode, chunks: Sequence[ChunkKV] | None
-    ) -> Future[Tensor]:
+    def _start_scoring(self, mode: ScoreMode, chunks: Sequence[ChunkKV] | None) -> Future[Tensor]:
         """Start scoring on its own thread, in parallel with loading, unless that was done for this mode before."""
 
         def score() -> Tensor:
             texts, question = self.prepared.texts, self.prepared.standalone_question
             with self.trace.stage("auxiliary"):
-                return scorer.score(question, texts, self.template, mode, chunks, self._closed, self.touched_nodes)
+                return self.auxiliary.score(
+                    question, texts, self.template, mode, chunks, self._closed, self.touched_nodes
+                )
 
-        mode = scorer.resolve_mode(mode)
+        mode = self.auxiliary.resolve_mode(mode)
         if mode not in self._scores:
             executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="auxiliary")
             try:

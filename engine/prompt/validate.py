@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from types import UnionType
 
 from engine.errors import BadRequest
 from engine.method import list_params
@@ -30,12 +31,11 @@ def validate(request: Request) -> None:
         ("temperature", request.temperature, int | float, 0.0, 5.0),
         ("top-p", request.top_p, int | float, 0.01, 1.0),
     ):
-        if not isinstance(value, types) or not low <= value <= high:  # NaN is in no range
+        if not _is_number(value, types) or not low <= value <= high:  # NaN is in no range
             kind = "a whole number between" if types is int else "between"
             raise BadRequest(f"The {name} must be {kind} {low:g} and {high:g}, got {value!r}.")
-    seed = request.seed
-    if not isinstance(seed, int) or isinstance(seed, bool) or not -(2**63) <= seed < 2**63:
-        raise BadRequest(f"The seed must be a 64-bit integer, got {seed!r}.")
+    if not _is_number(request.seed, int) or not -(2**63) <= request.seed < 2**63:
+        raise BadRequest(f"The seed must be a 64-bit integer, got {request.seed!r}.")
     validate_scope(request)
     if not isinstance(request.draft, bool):
         raise BadRequest(f"Whether to write a draft must be true or false, got {request.draft!r}.")
@@ -62,6 +62,10 @@ def validate_scope(request: Request) -> None:
         raise BadRequest(f"To use a whole document, choose exactly one; {len(request.documents)} are chosen.")
 
 
+def _is_number(value: object, types: type | UnionType) -> bool:
+    return isinstance(value, types) and not isinstance(value, bool)
+
+
 def _are_strings(values: object) -> bool:
     return isinstance(values, list | tuple) and all(isinstance(value, str) for value in values)
 
@@ -73,7 +77,7 @@ def build_strategy(request: Request) -> Strategy:
     for name in request.options:
         if name not in known or name == "ratio":
             options = ", ".join(other for other in known if other != "ratio") or "none"
-            raise BadRequest(f"{name!r} is no option of the method {request.method!r}; its options: {options}.")
+            raise BadRequest(f"{name!r} is not an option of the method {request.method!r}; its options: {options}.")
     ratio = {"ratio": request.recompute_ratio} if "ratio" in known else {}
     try:
         return strategy(**ratio, **request.options)

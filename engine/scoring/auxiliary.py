@@ -51,7 +51,7 @@ class AuxiliaryScorer:
         chunks         the passages' KV, if both models are the same and it is loaded
         touched_nodes  receives the tree nodes that were read, as in `ChunkCache.get_or_compute_all`
         """
-        if mode is ScoreMode.LEARNED and self.selector is not None:
+        if self.selector is not None and mode is ScoreMode.LEARNED:
             return self.selector.score(question, texts, [primary.passage(text) for text in texts], cancel)
         passages = [self.template.passage(text) for text in texts]
         if not chunks:

@@ -134,7 +134,7 @@ def import_library(data: Path, source: Path, connection: sqlite3.Connection, lim
         EOFError,
         RecursionError,
     ) as error:
-        raise ImportFailed(f"{source.name} is no export of a library, or is damaged ({error}).") from error
+        raise ImportFailed(f"{source.name} is not a KVScope export, or is damaged ({error}).") from error
     if isinstance(preferences, dict) and preferences and not Preferences(data).read():
         Preferences(data).write(preferences)
     if isinstance(collections, dict) and collections:

@@ -71,11 +71,14 @@ def test_a_library_is_exported_and_imported_by_commands(start, tmp_path, monkeyp
     backend.close()
     assert run(new, "--import", export) == 0 and "Documents added: 1" in caplog.text
     assert run(new, "--check") == 0 and "No damage was found" in caplog.text
-    assert run(new, "--import", tmp_path / "boats.txt") == 1 and "is no export" in caplog.text
+    assert run(new, "--import", tmp_path / "boats.txt") == 1 and "is not a KVScope export" in caplog.text
     assert run(new, "--import", export, "--no-audit") == 0
     exports = [("export", "ok", "", None), ("export", "failed", "", None)]
     imports = [("import", "ok", "export.zip", 1), ("import", "failed", "boats.txt", None)]
     assert audit_of(data) == exports and audit_of(new) == imports
+    caplog.clear()
+    assert run(data, "--export", tmp_path / "front.zip", "--library", "http://127.0.0.1:7870") == 1
+    assert "library server's --data" in caplog.text and not (tmp_path / "front.zip").exists()
     data.rename(tmp_path / "old")
     new.rename(data)
     assert [document.name for document in start().documents()] == ["boats.txt"]

@@ -60,12 +60,12 @@ def test_a_backend_answers_without_its_server_and_says_so(start, server, tmp_pat
 @pytest.mark.parametrize(
     "url, message",
     [
-        ("http://box", "is no address"),
-        ("redis://", "is no address"),
-        ("unix:///tmp/x", "is no address"),
+        ("http://box", "is not an address"),
+        ("redis://", "is not an address"),
+        ("unix:///tmp/x", "is not an address"),
         ("redis://:s3cret@box", KV_SERVER_PASSWORD),
-        ("redis://box:99999", "is no address"),
-        ("redis://me:s3c/ret@box", "is no address"),
+        ("redis://box:99999", "is not an address"),
+        ("redis://me:s3c/ret@box", "is not an address"),
         ("redis://box?password=s3cret", "TLS only"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -212,6 +213,18 @@ def test_every_mutable_setting_comes_back_as_it_was_saved(tmp_path):
         settings.updated({"disk_kv_bits": 7})
 
 
+def test_folders_to_watch_are_flags_or_a_variable_like_path(tmp_path, monkeypatch):
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir(), two.mkdir()
+    assert read_settings(["--watch", str(one), "--watch", str(two)]).watch == [one, two]
+    for value in (f"{one}{os.pathsep}{two}", json.dumps([str(one), str(two)])):
+        monkeypatch.setenv("KVSCOPE_WATCH", value)
+        assert read_settings([]).watch == [one, two]
+    monkeypatch.setenv("KVSCOPE_WATCH", "[broken")
+    with pytest.raises(BadSettings, match="watch"):
+        read_settings([])
+
+
 def test_overrides_name_the_flag_or_variable_of_each_setting():
     environment = {"KVSCOPE_MODEL": "x", "kvscope_eviction_policy": "lru", "KVSCOPE_DATA": "y"}
     found = overrides(["--model=x", "--chunk-size", "5", "--no-sample-docs"], environment)
@@ -221,11 +234,11 @@ def test_overrides_name_the_flag_or_variable_of_each_setting():
 @pytest.mark.parametrize(
     "url, message",
     [
-        ("localhost:11434", "is no address"),
-        ("file:///etc/passwd", "is no address"),
-        ("http://", "is no address"),
+        ("localhost:11434", "is not an address"),
+        ("file:///etc/passwd", "is not an address"),
+        ("http://", "is not an address"),
         ("http://me:secret@box/v1", "leave the user and the password out"),
-        ("http://box/v1?key=1", "is no address"),
+        ("http://box/v1?key=1", "is not an address"),
     ],
 )
 def test_the_address_of_an_answer_server_is_checked(url, message):

@@ -115,7 +115,7 @@ def test_methods_are_models_with_an_optional_ratio(client):
         ({"stopp": ["."]}, "stopp", "Unrecognized request argument supplied: stopp"),
         ({"temperature": "hot"}, "temperature", "number"),
         ({"kvscope": {"passage": 3}}, "kvscope.passage", "not permitted"),
-        ({"kvscope": {"options": {"tokens": 3}}}, None, "is no option of the method"),
+        ({"kvscope": {"options": {"tokens": 3}}}, None, "is not an option of the method"),
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])

@@ -51,12 +51,12 @@ def test_uploads_are_limited_by_number_and_size(visit):
 
     messages = []
     assert [upload(visit("203.0.113.1"), 10) for _ in range(3)] == [200, 200, 429]
-    assert [upload(visit("203.0.113.2"), size) for size in (2**20 + 1, 2**20)] == [429, 200]
+    assert [upload(visit("203.0.113.2"), size) for size in (2**20 + 1, 2**20, 1)] == [413, 200, 429]
     assert "uploads per hour; the limit is 2 (--client-uploads). Try" in messages[0]
     assert "MiB of uploads per hour; the limit is 1 (--client-upload-mib). Try" in messages[1]
     unsaid = visit("203.0.113.3").post("/gradio_api/upload", content=iter([b"x"]), headers=FORM)
     assert unsaid.status_code == 411
-    assert upload(visit("203.0.113.4"), 2**20 + 1, **{"Content-Type": "MultiPart/Form-Data"}) == 429
+    assert upload(visit("203.0.113.4"), 2**20 + 1, **{"Content-Type": "MultiPart/Form-Data"}) == 413
 
 
 @pytest.mark.parametrize("kind", ["application/json", "multipart/form-data; boundary=x", "text/plain"])

@@ -299,12 +299,35 @@ def test_files_that_are_added_do_not_end_what_can_be_undone(watched, backend, fo
     assert len(undoable(watched)) == 1
 
 
-def test_a_damaged_log_is_ignored_and_without_folders_no_copy_is_kept(watched, backend, folder, tmp_path):
+def test_without_folders_no_copy_is_kept(watched, backend, folder, tmp_path):
     changed(watched, backend, folder)
     WatchedFolders(backend, tmp_path, []).start()
     assert [*(tmp_path / "replaced").iterdir()] == []
+
+
+def test_a_damaged_log_is_ignored_and_copies_are_kept(watched, backend, folder, tmp_path):
+    changed(watched, backend, folder)
+    copies = [*(tmp_path / "replaced").iterdir()]
     (tmp_path / "watched-changes.json").write_text('[{"path": 1')
-    assert WatchedFolders(backend, tmp_path, [folder]).status()[0].changes == ()
+    damaged = WatchedFolders(backend, tmp_path, [folder])
+    assert damaged.status()[0].changes == () and damaged.scan()
+    assert [*(tmp_path / "replaced").iterdir()] == copies != []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="names are Unicode there")
+def test_names_that_are_not_utf8_are_remembered(watched, backend, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "SETTLE_S", 0.05)
+    write(folder / os.fsdecode(b"Gr\xf6\xdfe.txt"), "gamma")
+    changed(watched, backend, folder)
+    (change,) = undoable(watched)
+    again = WatchedFolders(backend, tmp_path, [folder])
+    again.start()
+    until(lambda: again.status()[0].num_files == 4)  # an empty one among them
+    assert undoable(again) == [change]
+    former = the(backend, "b.TXT")
+    write(folder / "sub" / "b.TXT", "another beta", age_s=30)
+    until(lambda: former not in backend.documents() and len(backend.documents()) == 3)  # it is replaced, not added
+    again.close()
 
 
 def test_while_a_file_is_being_added_undoing_says_so(watched, backend, folder, monkeypatch):

@@ -135,7 +135,7 @@ def test_options_reach_the_engine_and_invalid_ones_are_an_error_message(client, 
     ended = client.submit(question="why?", method="epic", options={"tokens": 16}, api_name="/ask").result()
     assert ended["options"] == {"tokens": 16} == backend.requests[-1].options
     assert client.submit(question="why?", api_name="/ask").result()["options"] == {}
-    with pytest.raises(Exception, match="'tokens' is no option of the method 'full'"):
+    with pytest.raises(Exception, match="'tokens' is not an option of the method 'full'"):
         client.predict(question="why?", method="full", options={"tokens": 16}, api_name="/ask")
     with pytest.raises(Exception, match="tokens must be a whole number between 0 and 512"):
         client.predict(question="why?", method="epic", options={"tokens": 0.5}, api_name="/ask")

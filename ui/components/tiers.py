@@ -23,7 +23,7 @@ TIERS = {
     "host": TierLabel("Memory", "in memory", "#1f7d71", "fast, lost on restart", "already in memory"),
     "disk": TierLabel("Disk", "on disk", "#4a6fa8", "slower, survives a restart", "loaded from disk"),
     "remote": TierLabel(
-        "KV server", "on the KV server", "#8a5a2b", "shared with other KVScopes", "read from the KV server"
+        "KV server", "on the KV server", "#8a5a2b", "shared with other KVScope instances", "read from the KV server"
     ),
 }
 

@@ -47,6 +47,10 @@ def test_numbers_are_read_with_english_and_german_separators(digits, value):
         ("ab 65 Jahren", (65, math.inf)),
         ("the price is 12 euros", None),
         ("10 to 5", None),
+        ("between 5 and 7 days", (5, 7)),
+        ("zwischen 3 und 5 Jahren", (3, 5)),
+        ("Up to 8 guests and 2 dogs are allowed.", (-math.inf, 8)),
+        ("h\u00f6chstens 2 Hunde und 8 G\u00e4ste", (-math.inf, 2)),
     ],
 )
 def test_ranges_and_limits_are_found(text, bounds):

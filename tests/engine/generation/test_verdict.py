@@ -31,6 +31,8 @@ def test_negation_decides_between_yes_and_no(question, answer, expected):
         ("Is a pond of 3.5 m allowed?", "Ponds of up to 3 m are allowed.", "No"),
         ("Ist ein Becken mit 2,50 m erlaubt?", "Becken sind bis 3,00 m erlaubt.", "Ja"),
         ("Are savings expected in 2026?", "Savings of 5 million a year are expected from 2027.", "No"),
+        ("Are 10 guests allowed?", "Up to 8 guests and 2 dogs are allowed.", "No"),
+        ("Is 1 dog allowed?", "Up to 2 dogs and 8 guests are allowed.", "Yes"),
         ("Is it open in 2028?", "It is open from 2027.", "Yes"),
     ],
 )

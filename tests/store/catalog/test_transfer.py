@@ -155,5 +155,5 @@ def test_a_wrong_file_is_refused_and_changes_nothing(exported, tmp_path, change)
 def test_a_file_that_is_no_archive_is_refused(tmp_path, content):
     path = tmp_path / "export.zip"
     path.write_bytes(content)
-    with pytest.raises(ImportFailed, match=r"export\.zip is no export"):
+    with pytest.raises(ImportFailed, match=r"export\.zip is not a KVScope export"):
         import_into(tmp_path / "other", path)

@@ -160,11 +160,11 @@ def test_a_kv_server_has_a_card_with_its_error(cache):
     assert "KV server" not in render_tier_cards(cache.snapshot())
     cache.kv_server = KVServerUsage("10.0.0.5:6379", "", 1234, 56, 3 * 2**30, 2**20, 0)
     card = plain(render_tier_cards(cache.snapshot()))
-    for text in ("KV server", "10.0.0.5:6379", "Works.", "1,234", "56", "3.00 GiB", "1.0 MiB"):
+    for text in ("KV server", "10.0.0.5:6379", "Connected.", "1,234", "56", "3.00 GiB", "1.0 MiB"):
         assert text in card
     cache.kv_server = replace(cache.kv_server, error="The KV server <b> does not work.")
     cards = render_tier_cards(cache.snapshot())
-    assert "The KV server &lt;b&gt; does not work." in cards and "Works." not in cards
+    assert "The KV server &lt;b&gt; does not work." in cards and "Connected." not in cards
 
 
 def test_a_tier_that_needs_no_copy_is_instant(cache):

@@ -197,11 +197,11 @@ def _server_card(server: KVServerUsage) -> Markup:
         "section",
         tag("h3", swatch(label.colour), label.name, tag("small", label.speed)),
         tag("p", tag("strong", server.address), class_="kv-used"),
-        tag("p", server.error or "Works.", class_="kv-note" if server.error else "kv-muted"),
+        tag("p", server.error or "Connected.", class_="kv-note" if server.error else "kv-muted"),
         tag(
             "dl",
             fact("Passages read", f"{server.hits:,}", _SERVER_HITS),
-            fact("Not there in time", f"{server.misses:,}", _SERVER_MISSES),
+            fact("Missed or too late", f"{server.misses:,}", _SERVER_MISSES),
             fact("Read", size(server.read_bytes), _SERVER_READ),
             fact("Written", size(server.written_bytes), _SERVER_WRITTEN),
             fact("Failures", f"{server.failures:,}", _SERVER_FAILURES),
