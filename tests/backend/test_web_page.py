@@ -58,7 +58,7 @@ def site(monkeypatch):
     """A server on this machine that stands for tides.example, whose address counts as public."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.hosts, server.is_closing = [], False
-    Thread(target=server.serve_forever, daemon=True).start()
+    Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     resolve = socket.getaddrinfo
 
     def resolved(host, port, *arguments, **options):

@@ -63,9 +63,6 @@ def yarn():
     return LlamaForCausalLM(LlamaConfig(**SIZE, **HEAD, rope_parameters=YARN))
 
 
-FAMILIES = [llama, qwen2, qwen3, mistral, yarn]
-
-
 def model(build=llama, seed=0, scale=8.0):
     """A random model with attention so sharp that a wrong mask or position shows in the logits."""
     torch.manual_seed(seed)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MAX_DELAY = 0.15  # seconds
+MAX_DELAY = 0.05  # seconds: the work that is killed takes a few tenths of one
 
 
 def kill_at_stage(program, *arguments, stage, seed):

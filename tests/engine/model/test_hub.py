@@ -85,7 +85,7 @@ def hub(tmp_path, monkeypatch):
     monkeypatch.setattr(Hub, "weights_sha256", sha256(Hub.files[WEIGHTS]))
     monkeypatch.setattr(Hub, "requests", [])
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     address = f"http://127.0.0.1:{server.server_port}"
     for proxy in ("NO_PROXY", "no_proxy"):
         monkeypatch.setenv(proxy, "127.0.0.1")
