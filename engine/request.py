@@ -138,7 +138,7 @@ class ContextBudget:
 
     max_tokens: int  # the context shared by prompt and answer
     prefix_tokens: int  # the shared prefix
-    passage_tokens: int  # the whole document, or the requested number of passages of average length
+    passage_tokens: int  # those that fit of the whole document, or of the requested passages, of average length
     question_tokens: int  # with the history it needs and the template after the passages
     answer_tokens: int  # at most
     num_dropped_passages: int  # passages that would not fit

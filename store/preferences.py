@@ -25,20 +25,24 @@ class Preferences:
 
     def read(self) -> dict[str, Any]:
         """Return the values by name; empty if the file is missing or, with a warning in the log, damaged."""
-        if damage := self.find_damage():
+        values, damage = self._load()
+        if damage:
             log.warning("%s %s and is ignored", self._path, damage)
-            return {}
-        return json.loads(self._path.read_text(encoding="utf-8")) if self._path.exists() else {}
+        return values
 
     def find_damage(self) -> str:
         """Return what is wrong with the file, as the end of a sentence; empty if nothing is, or it is missing."""
+        return self._load()[1]
+
+    def _load(self) -> tuple[dict[str, Any], str]:
+        """Return the values, and what is wrong with the file; one of them is empty."""
         try:
             values = json.loads(self._path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            return ""
+            return {}, ""
         except (OSError, ValueError, RecursionError) as error:
-            return f"cannot be read ({error})"
-        return "" if isinstance(values, dict) else "contains no settings by name"
+            return {}, f"cannot be read ({error})"
+        return (values, "") if isinstance(values, dict) else ({}, "contains no settings by name")
 
     def write(self, values: Mapping[str, Any]) -> None:
         """Replace all values; a damaged file is kept under a dated name. Raises StoreFull, with the file unchanged."""

@@ -52,8 +52,8 @@ def connecting_units(
     """
 
     def first_with(pattern: re.Pattern[str], passage: int) -> Unit | None:
-        is_prose = (unit for unit in units if unit.passage == passage and unit.block.kind != "table")
-        return next((unit for unit in is_prose if pattern.search(text(unit))), None)
+        prose = (unit for unit in units if unit.passage == passage and unit.block.kind != "table")
+        return next((unit for unit in prose if pattern.search(text(unit))), None)
 
     named = {bridge: unit for bridge in bridges if (unit := first_with(_mention(bridge.name), bridge.first))}
     names = _names(question)

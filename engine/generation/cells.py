@@ -5,7 +5,7 @@ from operator import itemgetter
 
 from engine.generation.overlap import content_stems
 from engine.generation.quotes import CELL
-from engine.generation.ranking import EXACT_WEIGHT, MIN_PROBABILITY, TYPE_PENALTY, UnitRanker
+from engine.generation.ranking import EXACT_WEIGHT, TYPE_PENALTY, UnitRanker, log_probability
 from engine.generation.span_scorer import Span, SpanScores
 from engine.generation.table_questions import codes, is_in_range, named_header, requested_header
 from engine.prompt.followups import relative_year
@@ -39,7 +39,7 @@ def likely_cells(
         in_header = len(stems & content_stems(header)) + (header == requested)
         in_value = len(stems & content_stems(cell.removeprefix(header)))
         names_row = bool(codes(cell) & codes(question)) or is_in_range(question, [(header, cell)])
-        score = math.log(max(MIN_PROBABILITY, span.probability))
+        score = log_probability(span.probability)
         score += HEADER_WEIGHT * (in_header - in_value) + SIMILARITY_WEIGHT * cosine
         judged.append((score + EXACT_WEIGHT * (header == named) - TYPE_PENALTY * names_row, span))
     total = math.log(sum(math.exp(score) for score, _ in judged)) if judged else 0.0

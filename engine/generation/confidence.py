@@ -4,7 +4,7 @@ import math
 from operator import mul
 
 from engine.generation.overlap import content_stems
-from engine.generation.ranking import MIN_PROBABILITY, RankedUnit, UnitRanker
+from engine.generation.ranking import RankedUnit, UnitRanker, log_probability
 from engine.generation.span_scorer import SpanScores
 from engine.prompt.question_kind import QuestionKind
 
@@ -24,10 +24,10 @@ def quote_confidence(question: str, best: RankedUnit, ranker: UnitRanker, scores
     stems = content_stems(question)
     shared = stems & content_stems(f"{ranker.contexts[unit.passage]} {ranker.text(unit)}")
     features = (
-        math.log(max(MIN_PROBABILITY, scores.mass(unit.passage, unit.start, unit.end))),
+        log_probability(scores.mass(unit.passage, unit.start, unit.end)),
         best.similarity,
         len(shared) / max(1, len(stems)),
-        math.log(max(MIN_PROBABILITY, scores.no_answer)),
+        log_probability(scores.no_answer),
     )
     return 1 / (1 + math.exp(-BIAS - sum(map(mul, WEIGHTS, features))))
 

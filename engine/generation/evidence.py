@@ -27,6 +27,7 @@ from engine.generation.ranking import (
     TYPE_PENALTY,
     RankedUnit,
     UnitRanker,
+    log_probability,
 )
 from engine.generation.section import KINDS as SECTION_KINDS
 from engine.generation.section import find_section
@@ -247,7 +248,7 @@ class Evidence:
         """Return the likely spans of a unit with their scores in nats, the best first."""
         mass = max(MIN_PROBABILITY, self.scores.mass(unit.passage, unit.start, unit.end))
         likely = self.scores.likely_between(unit.passage, unit.start, unit.end)
-        return [(math.log(max(MIN_PROBABILITY, span.probability / mass)), span) for span in likely]
+        return [(log_probability(span.probability / mass), span) for span in likely]
 
     def _matching_rows(self, row: Unit) -> list[Quote]:
         """Return the rows that have the same value, which the question names, as a row; none if there is one."""

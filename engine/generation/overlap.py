@@ -4,6 +4,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from engine.prompt.followups import CLITIC, STOP_WORD, YEAR
 from engine.text import split_words
@@ -24,19 +25,19 @@ def sentence_scores(sentences_of: Sequence[Sequence[str]], question: str) -> lis
     words_of = [[split_words(sentence) for sentence in sentences] for sentences in sentences_of]
     stems_of = [[set(map(stem, words)) for words in of_passage] for of_passage in words_of]
     question_words = [word for word in split_words(CLITIC.sub("", question.lower())) if not STOP_WORD.fullmatch(word)]
-    questionstems = set(map(stem, question_words))
+    question_stems = set(map(stem, question_words))
     if is_german(question):
-        known = {stem for of_passage in stems_of for stems in of_passage for stem in stems}
+        known = set().union(*(stems for of_passage in stems_of for stems in of_passage))
         for of_passage, all_stems in zip(words_of, stems_of, strict=True):
             for words, stems in zip(of_passage, all_stems, strict=True):
-                stems |= questionstems & _compound_parts(words)
-        questionstems |= known & _compound_parts(question_words)
-    allstems = [stems for of_passage in stems_of for stems in of_passage]
-    frequency = Counter(stem for stems in allstems for stem in stems)
-    weights = {stem: math.log(1 + len(allstems) / (1 + frequency[stem])) for stem in questionstems}
+                stems |= question_stems & _compound_parts(words)
+        question_stems |= known & _compound_parts(question_words)
+    sentence_stems = [stems for of_passage in stems_of for stems in of_passage]
+    frequency = Counter(chain.from_iterable(sentence_stems))
+    weights = {each: math.log(1 + len(sentence_stems) / (1 + frequency[each])) for each in question_stems}
 
     def overlap(stems: set[str]) -> float:
-        return sum(weight for stem, weight in weights.items() if stem in stems)
+        return sum(weight for each, weight in weights.items() if each in stems)
 
     scores = []
     for all_stems in stems_of:

@@ -181,9 +181,14 @@ class UnitRanker:
         return dict(zip((unit for units in by_passage for unit in units), scores, strict=True))
 
     def text(self, unit: Unit) -> str:
-        return self._prepared.texts[unit.passage][unit.start : unit.end]
+        return unit.text(self._prepared.texts)
 
 
 def score_quote(probability: float, overlap: float, passage: int) -> float:
     """Return how well a quote answers: the span scorer's probability, shared words in nats, and the passage's rank."""
-    return math.log(max(MIN_PROBABILITY, probability)) + OVERLAP_WEIGHT * overlap - RANK_PENALTY * passage
+    return log_probability(probability) + OVERLAP_WEIGHT * overlap - RANK_PENALTY * passage
+
+
+def log_probability(probability: float) -> float:
+    """Return the logarithm of a probability, in nats; at least that of MIN_PROBABILITY."""
+    return math.log(max(MIN_PROBABILITY, probability))

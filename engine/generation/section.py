@@ -80,7 +80,7 @@ class _Reader:
         self.names |= {chunk.document_id: chunk.document_name for chunk in self._chunks}
 
     def text(self, unit: Unit) -> str:
-        return self._texts[unit.passage][unit.start : unit.end]
+        return unit.text(self._texts)
 
     def offset(self, unit: Unit) -> int:
         """Return the unit's first character in the text of its document."""

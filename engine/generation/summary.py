@@ -26,7 +26,7 @@ def summary_units(prepared: PreparedPrompt, units: Sequence[Unit]) -> list[Unit]
     ]
     found.sort(key=lambda unit: (hits[unit.passage].chunk.start if hits else unit.passage, unit.start))
     is_lead = [unit.start == unit.block.start for unit in found]
-    texts = [prepared.texts[unit.passage][unit.start : unit.end] for unit in found]
+    texts = [unit.text(prepared.texts) for unit in found]
     return [found[index] for index in summarize(texts, is_lead, prepared.standalone_question)]
 
 

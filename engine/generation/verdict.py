@@ -5,7 +5,7 @@ import re
 from engine.generation.overlap import content_stems
 from engine.generation.table_questions import limits, numbers
 from engine.prompt.followups import YEAR
-from engine.prompt.question_kind import FILLER
+from engine.prompt.question_kind import FILLER, GERMAN_AUXILIARY
 from engine.text import split_sentences
 
 NEGATION = re.compile(
@@ -18,11 +18,7 @@ LIMIT = re.compile(
 )  # no negation
 ONLY = re.compile(r"\b(?:only|solely|exclusively|nur|ausschlie\u00dflich)\b(?! not)", re.I)
 MAX_EXCEPTION_WORDS = 5  # after 'only', that say what is allowed
-GERMAN_QUESTION = re.compile(
-    r"(?:[^,?]{3,60}, )?"
-    r"(?:ist|sind|war|waren|darf|d\u00fcrfen|kann|k\u00f6nnen|muss|m\u00fcssen|soll|hat|haben|gibt|gilt|wird|werden|bin)\b",
-    re.I,
-)
+GERMAN_QUESTION = re.compile(rf"(?:[^,?]{{3,60}}, )?(?:{GERMAN_AUXILIARY})\b", re.I)
 
 
 def verdict(question: str, answer: str) -> str:

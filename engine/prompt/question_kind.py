@@ -43,10 +43,10 @@ ABOUT_THE_APPLICATION = (
     r"|great|cool|super|perfect|perfekt|nice|prima|wunderbar"
 )
 SMALL_TALK = re.compile(rf"(?:{GREETING})? ?(?:{ABOUT_THE_APPLICATION})?", re.I)
-AUXILIARY = (
-    r"is|are|was|were|do|does|did|can|could|may|must|should|will|would|has|have|had|am"
-    r"|ist|sind|war|waren|darf|d\u00fcrfen|kann|k\u00f6nnen|muss|m\u00fcssen|soll|hat|haben|gibt|gilt|wird|werden|bin"
+GERMAN_AUXILIARY = (
+    r"ist|sind|war|waren|darf|d\u00fcrfen|kann|k\u00f6nnen|muss|m\u00fcssen|soll|hat|haben|gibt|gilt|wird|werden|bin"
 )
+AUXILIARY = rf"is|are|was|were|do|does|did|can|could|may|must|should|will|would|has|have|had|am|{GERMAN_AUXILIARY}"
 PATTERNS = {  # the first that matches decides
     QuestionKind.SUMMARY: _any(
         r"\bsummar|\bsum up\b|\boverview\b|\bgist\b|\b(?:main|key) (?:points|ideas|message|takeaways)|\btl;?dr\b",

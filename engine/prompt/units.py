@@ -1,7 +1,7 @@
 """What a text consists of when parts of it are quoted or compared: its sentences, list items and table rows."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -19,6 +19,10 @@ class Unit:
     start: int
     end: int
     block: Block
+
+    def text(self, texts: Sequence[str]) -> str:
+        """Return the unit's part of its passage, of these texts."""
+        return texts[self.passage][self.start : self.end]
 
 
 def split_units(passage: int, text: str) -> Iterator[Unit]:

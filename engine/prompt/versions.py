@@ -43,7 +43,7 @@ PLURALS = ("s", "es", "n", "en", "e")
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class LocatedUnit:
     """A unit of a document, the chunk that contains it, and its start in the chunk's text."""
 
     text: str
@@ -57,7 +57,7 @@ class DocumentChanges:
 
     old: Document
     new: Document
-    changes: Sequence[tuple[Passage, ...]] | None
+    changes: Sequence[tuple[LocatedUnit, ...]] | None
 
     def hits(self) -> list[Hit]:
         """Return the chunks that differ, those of the first changes first."""
@@ -111,14 +111,14 @@ def compare_documents(finder: Finder, request: Request) -> DocumentChanges | Non
     return DocumentChanges(old, new, changes)
 
 
-def changes_between(old: Sequence[Passage], new: Sequence[Passage]) -> list[tuple[Passage, ...]] | None:
+def changes_between(old: Sequence[LocatedUnit], new: Sequence[LocatedUnit]) -> list[tuple[LocatedUnit, ...]] | None:
     """Return the units that differ, paired where they are versions of each other; None if too few are shared.
 
     A unit that has only moved is no change.
     """
     before, after = ([_normalize(unit.text) for unit in units] for units in (old, new))
     all_before, all_after = set(before), set(after)
-    changes: list[tuple[Passage, ...]] = []
+    changes: list[tuple[LocatedUnit, ...]] = []
     num_shared, max_pairs = 0, MAX_PAIRS
     for tag, i, i_end, j, j_end in SequenceMatcher(None, before, after).get_opcodes():  # frequent units: no anchors
         if tag == "equal":
@@ -197,7 +197,7 @@ def _name_words(document: Document) -> set[str]:
     return set(_words(split_suffix(document.name)[0]))
 
 
-def _units(chunks: Sequence[Chunk]) -> list[Passage]:
+def _units(chunks: Sequence[Chunk]) -> list[LocatedUnit]:
     """Return the units of a document, but for its headings, each with a chunk that contains it."""
     parts, length = list[str](), 0
     for chunk in chunks:  # they overlap; between them may be blank space
@@ -205,13 +205,13 @@ def _units(chunks: Sequence[Chunk]) -> list[Passage]:
         parts.append(part)
         length += len(part)
     text = "".join(parts)
-    units, index = list[Passage](), 0
+    units, index = list[LocatedUnit](), 0
     for unit in islice(split_units(0, text), MAX_UNITS + 1):
         while index + 1 < len(chunks) and chunks[index].end < unit.end:
             index += 1
         if unit.block.kind != "heading":
             start = unit.start - chunks[index].start
-            units.append(Passage(text[unit.start : unit.end], chunks[index], start))
+            units.append(LocatedUnit(text[unit.start : unit.end], chunks[index], start))
     return units
 
 
@@ -219,7 +219,7 @@ def _normalize(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def _quote(prepared: PreparedPrompt, rank: int | None, unit: Passage) -> Quote | None:
+def _quote(prepared: PreparedPrompt, rank: int | None, unit: LocatedUnit) -> Quote | None:
     """Return a unit as a quote of the passage with this rank; None if the prompt does not have it."""
     if rank is None or unit.start < 0:
         return None

@@ -1,8 +1,8 @@
 """Decide which request is prefilled next: one at a time, the one with the largest cached fraction first.
 
-Answers are decoded together, while the next request is prefilled (`engine.model.step_batcher`).
 Such a request finishes soon, and its KV could be evicted while it waits; but none is skipped more than `max_skips`
 times. Source: RAGCache, arXiv:2404.12457, sections 5.2 (cache-aware reordering) and 5.3 (speculation only when idle).
+Answers are decoded together, while the next request is prefilled (`engine.model.step_batcher`).
 """
 
 import math

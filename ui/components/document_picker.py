@@ -39,23 +39,25 @@ class DocumentPicker:
 
     def refresh(self, selected: list[str] | None) -> gr.Dropdown:
         """Return the dropdown with the current collections and documents; deleted ones are deselected."""
-        existing, choices = self.only_existing(selected), self._choices()
+        existing, choices = self._existing(selected)
         is_unchanged = existing == (selected or []) and {key for _, key in choices}.issuperset(existing)
-        return gr.Dropdown(choices=choices) if is_unchanged else self.select(existing)
+        return gr.Dropdown(choices=choices) if is_unchanged else _with_selected(existing, choices)
 
     def select(self, scope: Sequence[str]) -> gr.Dropdown:
         """Return the dropdown with what exists of a scope selected."""
-        existing, choices = self.only_existing(scope), self._choices()
-        unknown = set(existing) - {key for _, key in choices}
-        return gr.Dropdown(choices=choices + [(_LOADING, key) for key in unknown], value=existing, multiselect=True)
+        return _with_selected(*self._existing(scope))
 
     def only_existing(self, selected: Sequence[str] | None) -> list[str]:
         """Return what is selected without deleted documents and collections; all of it while these are unknown."""
-        status = self._backend.status()
-        if not (status.ready or status.failed or self._backend.documents()):
-            return list(selected or [])
-        existing = {key for _, key in self._choices()}
-        return [key for key in selected or [] if key in existing]
+        return self._existing(selected)[0]
+
+    def _existing(self, selected: Sequence[str] | None) -> tuple[list[str], list[tuple[str, str]]]:
+        """Return what exists of a selection, and all choices; they are read once."""
+        choices, status = self._choices(), self._backend.status()
+        if not (status.ready or status.failed or choices):
+            return list(selected or []), choices
+        keys = {key for _, key in choices}
+        return [key for key in selected or [] if key in keys], choices
 
     def _choices(self) -> list[tuple[str, str]]:
         documents = self._backend.documents()
@@ -64,6 +66,11 @@ class DocumentPicker:
             for name, size in collection_sizes(documents).items()
         ]
         return collections + [(short(document.name, _MAX_NAME_CHARS), document.id) for document in documents]
+
+
+def _with_selected(selected: list[str], choices: list[tuple[str, str]]) -> gr.Dropdown:
+    unknown = set(selected) - {key for _, key in choices}
+    return gr.Dropdown(choices=choices + [(_LOADING, key) for key in unknown], value=selected, multiselect=True)
 
 
 def collection_sizes(documents: Iterable[Document]) -> dict[str, int]:

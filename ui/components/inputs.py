@@ -48,9 +48,9 @@ def run_buttons(label: str, run_id: str, stop_id: str, **layout: Any) -> RunButt
     )
 
 
-def passages_slider(elem_id: str, info: str | None = _PASSAGES) -> gr.Slider:
+def passages_slider(elem_id: str) -> gr.Slider:
     """Return the slider for the number of retrieved passages."""
-    return _slider(1, 16, _DEFAULTS.passages, "Passages", info, elem_id)
+    return _slider(1, 16, _DEFAULTS.passages, "Passages", _PASSAGES, elem_id)
 
 
 def ratio_slider(elem_id: str, info: str, visible: bool, label: str = "Recompute %") -> gr.Slider:

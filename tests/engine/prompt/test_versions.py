@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from engine.prompt.pack import PreparedPrompt
-from engine.prompt.versions import DocumentChanges, Passage, changes_between, compare_documents
+from engine.prompt.versions import DocumentChanges, LocatedUnit, changes_between, compare_documents
 from engine.request import ChatTurn, Request
 from store.types import COLLECTION, Chunk, Document, Hit
 
@@ -136,7 +136,7 @@ def test_a_unit_is_quoted_where_it_is_and_not_in_the_context_or_an_earlier_sente
     prepared = PreparedPrompt((chunk.passage.strip(),), (), "", "", (), 1, hits=(hit,))
     document = Library({"a": ""}).documents()[0]
     for text, start in (("The late fee is 5 euros.", 0), ("5", 25)):
-        found = DocumentChanges(document, document, [(Passage(text, chunk, start),)])
+        found = DocumentChanges(document, document, [(LocatedUnit(text, chunk, start),)])
         ((quote,),) = found.add_to(prepared).changes
         assert quote.start == start + len("fees 5\n\n") and prepared.texts[0][quote.start : quote.end] == text
 
@@ -147,7 +147,7 @@ def test_a_whole_document_is_read_without_a_comparison():
 
 
 def passages(texts):
-    return [Passage(text, None) for text in texts]
+    return [LocatedUnit(text, None) for text in texts]
 
 
 def test_equal_and_moved_units_are_no_changes_and_unrelated_documents_have_no_list():

@@ -21,7 +21,7 @@ from ui.html import error_box, join, tag
 from ui.pages.lab.compare import table
 from ui.pages.lab.compare.export import write_csv, write_json
 
-RATIOS = (0, 5, 10, 15, 20, 30, 50, 100)  # percent
+PERCENTS = (0, 5, 10, 15, 20, 30, 50, 100)  # recompute ratios
 _REPEATS = {"Once": 1, "3 times": 3, "5 times": 5}
 FAILING_QUESTION = {"What is the maintenance code of the boat on the Bay Route?": "harbour-handbook.md"}
 FAILING_METHODS = ("cacheclip-trained", "direct")
@@ -154,7 +154,7 @@ class Compare:
                 elem_id="compare-methods",
             )
             ratios = gr.CheckboxGroup(
-                [(f"{ratio} %", ratio) for ratio in RATIOS],
+                [(f"{ratio} %", ratio) for ratio in PERCENTS],
                 value=[20],
                 label="Recompute %",
                 info="Shares of the passages' tokens to recompute, for each method with a ratio.",
