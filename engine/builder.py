@@ -117,8 +117,8 @@ def load_models(config: ModelConfig, report: ProgressCallback = lambda message, 
     choice = kernels.result()
     for decoder in (primary, auxiliary):
         decoder.use_kernel(choice.attention)
-    if grounding is not None and grounding.span_scorer is not None:
-        grounding.span_scorer.use_kernel(choice.attention)
+    if grounding is not None:
+        grounding.use_kernel(choice.attention)
     decoding = choose_decoding(primary, choice, config.decode_weights)
     return Models(primary, auxiliary, precision, choice.reason, decoding, token_selector, grounding)
 

@@ -28,10 +28,6 @@ def test_import_contracts_hold():
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_every_module_has_a_docstring():
-    assert [str(path) for path in MODULES if not ast.get_docstring(ast.parse(path.read_text()))] == []
-
-
 def test_nothing_unpickles_or_runs_remote_code():
     violations = []
     for path in MODULES:

@@ -27,6 +27,7 @@ from engine.generation.evidence import Evidence
 from engine.generation.overlap import CHOICE_WORDS, sentence_scores
 from engine.generation.span_scorer import SpanScorer, SpanScores, char_log_odds
 from engine.model.encoder import Encoder
+from engine.model.kernels.slot_attention import SlotAttention
 from engine.model.sampling import Sampler
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.template import NO_ANSWER, PromptTemplate
@@ -152,6 +153,12 @@ class GroundingModel:
     span_scorer: SpanScorer | None = None
     encoder: Encoder | None = None  # embeds sentences; loaded with a span scorer
     is_extractive: bool = True  # the main model was finetuned to quote: answers are quotes or spans where possible
+
+    def use_kernel(self, kernel: SlotAttention | None) -> None:
+        """Attend with a kernel from now on, in bf16."""
+        for model in (self.span_scorer, self.encoder):
+            if model is not None:
+                model.use_kernel(kernel)
 
     def evidence(self, prepared: PreparedPrompt, cancel: Event | None = None) -> Evidence | None:
         """Return what the passages say about the question; None without passages or span scorer. Raises Cancelled."""

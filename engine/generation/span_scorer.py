@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from engine.errors import Cancelled, SpanScorerUnusable
-from engine.model.encoder import attend_with_kernel
+from engine.model.encoder import last_hidden_states, supported_kernel
 from engine.model.kernels.slot_attention import SlotAttention
 from engine.model.tokenizer import TextTokenizer, TokenizedText
 
@@ -146,7 +146,7 @@ class SpanScorer(nn.Module):
         self.outputs = nn.Linear(encoder.config.hidden_size, 2, dtype=encoder.dtype)
         self.tokenizer = TextTokenizer(tokenizer)
         ids = self.tokenizer.template.get_vocab()
-        self._cls, self._sep, self._pad = ids["[CLS]"], ids["[SEP]"], ids["[PAD]"]
+        self._cls, self._sep = ids["[CLS]"], ids["[SEP]"]
         self._kernel: SlotAttention | None = None
 
     @classmethod
@@ -166,9 +166,7 @@ class SpanScorer(nn.Module):
 
     def use_kernel(self, kernel: SlotAttention | None) -> None:
         """Attend with a kernel from now on, in bf16; not for training."""
-        if kernel is not None and self.encoder.dtype == torch.bfloat16:
-            attend_with_kernel(self.encoder)
-            self._kernel = kernel
+        self._kernel = supported_kernel(self.encoder, kernel)
 
     def save(self, folder: Path) -> None:
         """Write the trained weights: matrices in 8 bits with a scale per row, vectors in bf16."""
@@ -225,19 +223,10 @@ class SpanScorer(nn.Module):
         ids = [torch.tensor([self._cls, *question, self._sep, *window.ids, self._sep]) for question, window in pairs]
         offsets = [len(question) + 2 for question, _ in pairs]
         types = [(torch.arange(len(row)) >= offset).long() for row, offset in zip(ids, offsets, strict=True)]
-        if self._kernel is None:
-            attention: dict[str, Any] = {
-                "attention_mask": pad_sequence([torch.ones_like(row) for row in ids], batch_first=True).to(self.device)
-            }
-        else:
-            attention = {"kernel": self._kernel, "lengths": [len(row) for row in ids]}
-        hidden = self.encoder(
-            input_ids=pad_sequence(ids, batch_first=True, padding_value=self._pad).to(self.device),
-            token_type_ids=pad_sequence(types, batch_first=True).to(self.device),
-            **attention,
-        ).last_hidden_state
-        logits = self.outputs(hidden).float()
-        return [row[offset : len(each) - 1] for row, offset, each in zip(logits, offsets, ids, strict=True)]
+        states = last_hidden_states(self.encoder, ids, types, self._kernel)
+        of_windows = [each[offset:-1] for each, offset in zip(states, offsets, strict=True)]
+        logits = self.outputs(torch.cat(of_windows)).float()
+        return list(logits.split([len(each) for each in of_windows]))
 
     @torch.inference_mode()
     def score(

@@ -40,6 +40,7 @@ class Encoder:
         self.width: int = model.config.hidden_size * len(layers)
         self.model = model.eval().requires_grad_(False)
         self.dtype: torch.dtype = model.dtype
+        self._kernel: SlotAttention | None = None
         self._cls_id = self.tokenizer.template.token_to_id("[CLS]")
         self._sep_id = self.tokenizer.template.token_to_id("[SEP]")
 
@@ -50,7 +51,8 @@ class Encoder:
         vectors = []
         for start in range(0, len(ids), size or 1):
             window = torch.tensor([[self._cls_id, *ids[start : start + size], self._sep_id]])
-            states = self.model(window, output_hidden_states=True).hidden_states
+            attention = _with_kernel(self._kernel, [window.shape[1]])
+            states = self.model(window, output_hidden_states=True, **attention).hidden_states
             vectors.append(torch.cat([states[layer][0, 1:-1] for layer in self.layers], -1))
         return torch.cat(vectors) if vectors else torch.empty(0, self.width, dtype=self.dtype)
 
@@ -58,10 +60,13 @@ class Encoder:
     def embed_sentences(self, texts: Sequence[str]) -> Tensor:
         """Return the embeddings [texts, hidden size] of short texts: normalized means over the last layer, in fp32."""
         encoded = [self.tokenizer.encode(text).ids[:MAX_PIECES] for text in texts]
-        ids = pad_sequence([torch.tensor([self._cls_id, *each, self._sep_id]) for each in encoded], batch_first=True)
-        mask = pad_sequence([torch.ones(len(each) + 2, dtype=torch.long) for each in encoded], batch_first=True)
-        hidden = self.model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
-        return F.normalize((hidden * mask[..., None]).sum(1), dim=-1)
+        ids = [torch.tensor([self._cls_id, *each, self._sep_id]) for each in encoded]
+        states = last_hidden_states(self.model, ids, [torch.zeros_like(each) for each in ids], self._kernel)
+        return F.normalize(torch.stack([each.float().sum(0) for each in states]), dim=-1)
+
+    def use_kernel(self, kernel: SlotAttention | None) -> None:
+        """Attend with a kernel from now on, in bf16."""
+        self._kernel = supported_kernel(self.model, kernel)
 
 
 def load_encoder(dtype: torch.dtype, layers: Sequence[int] = (WORD_LAYER,)) -> Encoder:
@@ -85,9 +90,38 @@ def load_minilm(dtype: torch.dtype) -> tuple[BertModel, Tokenizer]:
     return model, tokenizer
 
 
-def attend_with_kernel(model: BertModel) -> None:
-    """Let a bf16 model on the CPU attend with the `kernel` that is passed to it, to the `lengths` of its sequences."""
+def supported_kernel(model: BertModel, kernel: SlotAttention | None) -> SlotAttention | None:
+    """Prepare a model for `last_hidden_states` with a kernel and return that; None if the model is not in bf16."""
+    if kernel is None or model.dtype != torch.bfloat16:
+        return None
     model.set_attn_implementation(KERNEL_ATTENTION)
+    return kernel
+
+
+def last_hidden_states(
+    model: BertModel, ids: Sequence[Tensor], types: Sequence[Tensor], kernel: SlotAttention | None
+) -> list[Tensor]:
+    """Return the last hidden states [pieces, hidden size] of several sequences of ids and token types.
+
+    With a kernel they are read one after the other in a single row, each attending to itself; else they are padded.
+    """
+    lengths = [len(each) for each in ids]
+    if kernel is not None:
+        packed = {
+            "input_ids": torch.cat(list(ids))[None],
+            "token_type_ids": torch.cat(list(types))[None],
+            "position_ids": torch.cat([torch.arange(length) for length in lengths])[None],
+        }
+        return list(model(**packed, **_with_kernel(kernel, lengths)).last_hidden_state[0].split(lengths))
+    masks = [torch.ones_like(each) for each in ids]
+    padded = {"input_ids": ids, "token_type_ids": types, "attention_mask": masks}
+    hidden = model(**{name: pad_sequence(list(rows), True).to(model.device) for name, rows in padded.items()})
+    return [row[:length] for row, length in zip(hidden.last_hidden_state, lengths, strict=True)]
+
+
+def _with_kernel(kernel: SlotAttention | None, lengths: Sequence[int]) -> dict[str, Any]:
+    """Return the arguments of a model that attends with a kernel to sequences of these lengths."""
+    return {} if kernel is None else {"kernel": kernel, "lengths": lengths}
 
 
 def _kernel_attention(
@@ -101,12 +135,10 @@ def _kernel_attention(
     lengths: Sequence[int],
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Return the attention output [B, T, heads, D] of sequences of these lengths; 0 for padding."""
-    output = torch.zeros_like(query)
-    for row, length in enumerate(lengths):
-        of_one, last_slot = (slice(row, row + 1), slice(None), slice(length)), torch.full((length,), length - 1)
-        output[of_one] = kernel.attend(query[of_one], key[of_one], value[of_one], last_slot, scaling)
-    return output.transpose(1, 2), None
+    """Return the attention output [1, T, heads, D] of sequences of these lengths, T pieces together."""
+    sequences = zip(*(each.split(lengths, 2) for each in (query, key, value)), lengths, strict=True)
+    outputs = [kernel.attend(q, k, v, torch.full((n,), n - 1), scaling) for q, k, v, n in sequences]
+    return torch.cat([each.transpose(1, 2) for each in outputs], 1), None
 
 
 AttentionInterface.register(KERNEL_ATTENTION, _kernel_attention)

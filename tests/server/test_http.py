@@ -146,7 +146,7 @@ def test_instructions_are_refused_unless_they_are_empty(url, backend, role, plac
     assert backend.requests == []
     for content in ("", " \n", [], [{"type": "text", "text": "\t"}]):
         messages = list(ASK["messages"])
-        messages.insert(0, {"role": role, "content": content})
+        messages.insert(place, {"role": role, "content": content})
         assert post(url, stream=stream, messages=messages).status_code == 200
         assert backend.requests[-1] == Request("why?")
 

@@ -18,6 +18,7 @@ from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
 from engine.generation.rescoring import log_likelihoods
 from engine.generation.span_scorer import SpanScorer, Window
 from engine.model.decoder import Decoder
+from engine.model.encoder import Encoder
 from engine.model.kernels import load
 from engine.model.kernels.load import choose_kernels
 from engine.model.kernels.probe import ProbeResult, probe
@@ -149,6 +150,22 @@ def test_the_span_scorer_reads_the_same_with_the_kernel():
     for before, after in zip(expected, found, strict=True):
         assert torch.equal(before.isinf(), after.isinf()) and before[before.isfinite()].std() > 0
         assert_close(after, before, atol=0.03, rtol=0.03)
+
+
+@needs_kernel
+def test_an_encoder_returns_the_same_with_the_kernel():
+    config = BertConfig(hidden_size=64, intermediate_size=96, num_attention_heads=2, num_hidden_layers=2)
+    torch.manual_seed(0)
+    encoder = Encoder(BertModel(config).bfloat16(), tiny.wordpiece_tokenizer(), (2,))
+    texts = ["A ferry.", "The boat crosses the bay twice a day, and more often in summer.", "Tides"]
+    ids = range(5, 200)
+    expected = encoder.embed_sentences(texts), encoder.embed(ids)
+    encoder.use_kernel(kernel())
+    found = encoder.embed_sentences(texts), encoder.embed(ids)
+    assert_close(found, expected, atol=0.03, rtol=0.03)
+    assert min(each.std() for each in found) > 0.1
+    alone = torch.cat([encoder.embed_sentences([text]) for text in texts])
+    assert_close(found[0], alone, atol=2e-3, rtol=0)  # no sequence attends to another
 
 
 def test_only_supported_models_use_the_kernel():
