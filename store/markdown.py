@@ -15,6 +15,7 @@ TABLE_ROW = re.compile(r"\| .* \|$")
 CELL_END = re.compile(r"(?<!\\) \| ")
 VALUE = re.compile(r"[^\w(]*[-\u2212+(]?\d[\d\s.,:/%\u2013-]*(?:\w{1,4}\W*)?$")  # '-1,250.5', '12 %', '151 kg'
 PERIOD = re.compile(r"(?:FY ?|Q[1-4][ /]?)?(?:19|20)\d\d(?:[/\u2013-]\d{2,4})?|Q[1-4]")  # a header though it has digits
+GROUP_END = ":"  # of the name of a group of rows
 MAX_HEADER_CHARS = 80
 MAX_CAPTION_CHARS = 200  # of the line above a table or list
 
@@ -32,8 +33,9 @@ def format_table(rows: Sequence[Sequence[str]], has_header: bool | None = None, 
     """Return a table as one line per row, each cell after its column's header; '' without text.
 
     `has_header` says whether the first row is a header; None if the format does not tell, which decides by the cells. A
-    table of two columns without a header is one of labels and values. A row with a first cell only is a group: it is
-    put before the first cell of the rows below it, unless `has_groups` is False.
+    table of two columns without a header is one of labels and values. A row with a first cell only may be the name of a
+    group, which is put before the first cell of the rows below it: if the table begins with one, or if the name ends
+    with a colon; never if `has_groups` is False. Others are rows whose other cells are blank.
     """
     table = _without_blank([[_clean(cell) for cell in row] for row in rows])
     if not table:
@@ -45,10 +47,14 @@ def format_table(rows: Sequence[Sequence[str]], has_header: bool | None = None, 
         return "\n".join(
             format_row([(label, value)] if label and value else [("", label or value)]) for label, value in table
         )
+    if not table:  # a form to fill in
+        return format_row([("", name) for name in header if name])
+    begins_with_group = not any(table[0][1:])
     lines, group = [], ""
     for first, *others in table:
-        if has_groups and first and others and not any(others):
-            group = first
+        is_alone = first and others and not any(others)
+        if has_groups and is_alone and (begins_with_group or first.endswith(GROUP_END)):
+            group = first.removesuffix(GROUP_END)
             lines.append(format_row([("", first)]))
             continue
         label = ", ".join(filter(None, [group, first]))

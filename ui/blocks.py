@@ -21,6 +21,8 @@ class Blocks(gr.Blocks):
             return await super().preprocess_data(block_fn, *args, **kwargs)
         except OSError:  # e.g. a full disk, which is not the values' fault
             raise
+        except gr.Error as error:  # of a number field
+            raise BadRequest("A number is out of its range.") from error
         except Exception as error:
             raise _wrong_values(block_fn) from error
 

@@ -21,6 +21,7 @@ QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 INSTANT: dict[str, Any] = {"queue": False, **QUIET}
 # Gradio's default trigger mode, "once", drops an event while the browser still handles the listener's previous one.
 RUN_MODEL: dict[str, Any] = {**MODEL_QUEUE, **QUIET, "trigger_mode": "multiple"}
+RUN_INGESTION: dict[str, Any] = {**INGEST_QUEUE, **QUIET, "trigger_mode": "multiple"}
 
 Update = dict[Any, Any]  # component -> new value; components that are missing keep theirs
 Snapshot = TypeVar("Snapshot")

@@ -37,8 +37,12 @@ def cost_per_token(ms: float) -> str:
 
 
 def nats(kl: float) -> str:
-    """Return a KL divergence as '0.127', '0.0031' or '2e-05'; '0' if it is rounding error."""
-    return "0" if kl < MIN_KL else f"{kl:.3f}" if kl >= 0.1 else f"{kl:.2g}"
+    """Return a KL divergence as '0.127', '0.0031' or '0.00002'; '0' if it is rounding error."""
+    if kl < MIN_KL:
+        return "0"
+    decimals = 3 if kl >= 0.1 else 1 - math.floor(math.log10(kl))  # two digits
+    text = f"{kl:.{decimals}f}"
+    return text if kl >= 0.1 else text.rstrip("0")
 
 
 def percent(ratio: float | None, digits: int = 0) -> str:

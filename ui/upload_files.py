@@ -7,7 +7,7 @@ from pathlib import Path
 from threading import Lock
 from time import time
 
-MAX_AGE_S = 3600.0  # of a download, and of an upload whose event never came
+MAX_AGE_S = 86_400.0  # of a download, and of an upload whose event never came
 _uses = Counter[Path]()  # of uploads: equal files of several sessions are one
 _lock = Lock()
 

@@ -56,7 +56,8 @@ window.kvscopeAsk = (() => {
         if (button) send(button);
       });
       element.addEventListener("keydown", (event) => {
-        if (event.key === "Enter" && event.target.matches("input")) send(element.querySelector("[data-act=expected]"));
+        const isComposing = event.isComposing || event.keyCode === 229; // an input method takes this Enter
+        if (event.key === "Enter" && !isComposing && event.target.matches("input")) send(element.querySelector("[data-act=expected]"));
       });
     },
 

@@ -1,6 +1,6 @@
 // The Library page: clicks on the table's buttons and checkboxes, and changes of its filters, become events. After a
-// redraw, the focus returns to the element that had it, or moves to the one with data-focus. Enter submits a name being
-// edited, Escape discards it.
+// redraw, the focus returns to the element that had it, or moves once to the one with data-focus. Enter submits a name
+// being edited, Escape discards it; neither while an input method composes a character (keyCode 229 in Safari).
 window.kvLibrary = (() => {
   "use strict";
 
@@ -8,6 +8,7 @@ window.kvLibrary = (() => {
 
   const table = (element, trigger, watch) => {
     let lastSelector = null;
+    let wasFocused = null; // the action and the row of the last element with data-focus
     refresh = () => element.offsetParent !== null && trigger("input");
     const send = (target, extra) => {
       const { act, id } = target.dataset;
@@ -24,7 +25,7 @@ window.kvLibrary = (() => {
       if (event.target.matches("select")) send(event.target, { id: event.target.value });
     });
     element.addEventListener("keydown", (event) => {
-      if (!event.target.matches("input[type=text]")) return;
+      if (!event.target.matches("input[type=text]") || event.isComposing || event.keyCode === 229) return;
       if (event.key === "Enter") send(event.target);
       if (event.key === "Escape") {
         event.stopPropagation();
@@ -32,8 +33,13 @@ window.kvLibrary = (() => {
       }
     });
     watch("value", () => {
-      const focused = element.querySelector("[data-focus]") || (lastSelector && element.querySelector(lastSelector));
-      if (focused && (focused.matches("[data-focus]") || document.activeElement === document.body)) {
+      const marked = element.querySelector("[data-focus]");
+      const isNew = marked && `${marked.dataset.act} ${marked.dataset.id}` !== wasFocused;
+      wasFocused = marked && `${marked.dataset.act} ${marked.dataset.id}`;
+      const isLost = document.activeElement === document.body;
+      const last = isLost && lastSelector && (element.querySelector(lastSelector) || element.querySelector("button"));
+      const focused = isNew ? marked : last;
+      if (focused) {
         focused.focus({ preventScroll: true });
         if (focused.matches("input[type=text]")) focused.select();
       }

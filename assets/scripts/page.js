@@ -35,11 +35,19 @@
     else if (tries) setTimeout(() => window.kvscopePress(selector, tries - 1), 50);
   };
 
-  // A click on a button of the list of documents becomes an event with its action and the document's id.
-  const connectList = (element, trigger) => {
+  // A click on a button of the list of documents becomes an event with its action and the document's id. If the button
+  // is gone after that, the focus moves to the one that keeps a document that was to be deleted, or to the first one.
+  const connectList = (element, trigger, watch) => {
+    let wasPressed = false;
     element.addEventListener("click", (event) => {
       const button = event.target.closest("button[data-act]");
+      wasPressed = button !== null;
       if (button) trigger("click", { act: button.dataset.act, id: button.dataset.id });
+    });
+    watch("value", () => {
+      if (!wasPressed || document.activeElement !== document.body) return;
+      (element.querySelector("[data-act=keep]") ?? element.querySelector("button"))?.focus({ preventScroll: true });
+      wasPressed = false;
     });
   };
 

@@ -4,7 +4,8 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, groupby, islice
+from operator import itemgetter
 
 from store.errors import DocumentTooLarge
 from store.ingest.document import ParsedDocument
@@ -34,43 +35,84 @@ def parse_csv(data: bytes, name: str, limits: Limits) -> ParsedDocument:
         return ParsedDocument(text, warning=warning)
 
 
-def _read(text: str, delimiter: str) -> Iterator[list[str]]:
-    reader = csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True)
-    return (row for row in reader if any(row))
+def _read(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows that are not blank, each with the number of blank ones before it."""
+    num_blank = 0
+    for row in csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True):
+        if any(row):
+            yield num_blank, row
+        else:
+            num_blank += 1
 
 
 def _find_delimiter(text: str) -> str:
     """Return the delimiter by which most rows at the start have equally many cells, as many as possible."""
 
     def fit(delimiter: str) -> tuple[float, int]:
-        widths = [len(row) for row in islice(_read(text[:MAX_SAMPLE_CHARS], delimiter), NUM_SAMPLE_ROWS)]
+        widths = [len(row) for _, row in islice(_read(text[:MAX_SAMPLE_CHARS], delimiter), NUM_SAMPLE_ROWS)]
         usual = max(set(widths), key=widths.count, default=1)
         return (widths.count(usual) / len(widths), usual) if usual > 1 else (0, 0)
 
     return max(DELIMITERS, key=fit)
 
 
-def _format(rows: Iterator[list[str]], name: str, limits: Limits) -> str:
-    """Return all rows as text, after titles above the header and a line about the table."""
+def _format(rows: Iterator[tuple[int, list[str]]], name: str, limits: Limits) -> str:
+    """Return all rows as text: lines above the first table, then each table after a line about it.
+
+    A blank line ends a table if the header of another one follows.
+    """
     sample = list(islice(rows, NUM_SAMPLE_ROWS))
-    width = max(map(len, sample), default=0)
-    titles = []
-    while len(sample) > 1 and width > 1 and sum(map(bool, sample[0])) == 1 and sum(map(bool, sample[1])) != 1:
-        titles.append(" ".join(sample.pop(0)).strip())
-    header = sample.pop(0) if len(sample) > 1 and _is_header(sample) else []
-    parts: list[str] = []
-    num_rows = num_chars = num_cells = 0
-    for batch in _batches(chain(sample, rows)):
-        num_rows += len(batch)
-        num_cells += len(batch) * max(map(len, [header, *batch]))
-        if num_cells > MAX_CELLS:
-            raise DocumentTooLarge(f"{name} has over {MAX_CELLS:,} cells, which is the limit.")
-        parts.append(format_table([header, *batch] if header else batch, has_header=bool(header), has_groups=False))
-        num_chars += len(parts[-1]) + 1
-        limits.check_characters(num_chars, name)
-    columns = f"the columns {_name_columns(header)}" if header else f"{width} {'column' if width == 1 else 'columns'}"
-    about = f"Table with {num_rows:,} {'row' if num_rows == 1 else 'rows'} and {columns}."
-    return "\n".join([*titles, about, *parts])
+    parts = _take_lines(sample)
+    tables: list[_Table] = []
+    num_chars = num_cells = 0
+    for _, section in groupby(chain(sample, rows), key=itemgetter(0)):
+        rest = (row for _, row in section)
+        first = list(islice(rest, NUM_SAMPLE_ROWS))
+        has_header = len(first) > 1 and _is_header(first)
+        if not tables or (has_header and tables[-1].header and len(first[0]) > 1 and first[0] != tables[-1].header):
+            tables.append(_Table(first.pop(0) if has_header else [], max(map(len, first))))
+        for batch in _batches(chain(first, rest)):
+            num_cells += len(batch) * max(map(len, [tables[-1].header, *batch]))
+            if num_cells > MAX_CELLS:
+                raise DocumentTooLarge(f"{name} has over {MAX_CELLS:,} cells, which is the limit.")
+            num_chars += tables[-1].add(batch)
+            limits.check_characters(num_chars, name)
+    return "\n".join([*parts, *(str(table) for table in tables)])
+
+
+class _Table:
+    """The rows of a table as text, below a line about it."""
+
+    def __init__(self, header: list[str], width: int) -> None:
+        self.header = header
+        self._width = width
+        self._num_rows = 0
+        self._parts: list[str] = []
+
+    def add(self, rows: list[list[str]]) -> int:
+        """Add rows; return how many characters they take."""
+        has_header = bool(self.header)
+        text = format_table([self.header, *rows] if has_header else rows, has_header, has_groups=False)
+        self._num_rows += len(rows)
+        self._parts.append(text)
+        return len(text) + 1
+
+    def __str__(self) -> str:
+        columns = f"{self._width} {'column' if self._width == 1 else 'columns'}"
+        columns = f"the columns {_name_columns(self.header)}" if self.header else columns
+        rows = "row" if self._num_rows == 1 else "rows"
+        return "\n".join([f"Table with {self._num_rows:,} {rows} and {columns}.", *self._parts])
+
+
+def _take_lines(sample: list[tuple[int, list[str]]]) -> list[str]:
+    """Remove titles, and labels with a value, from the start of the rows of a wider table, and return them as lines."""
+    counts = [sum(map(bool, row)) for _, row in sample]
+    usual = max(set(counts) - {1}, key=lambda count: (counts.count(count), count), default=1)
+    lines = []
+    while len(sample) > 1 and sample[0][1][0] and sum(map(bool, sample[0][1])) <= min(2, usual - 1):
+        cells = [cell.strip() for cell in sample.pop(0)[1] if cell.strip()]
+        lines.append(": ".join([*(cell.removesuffix(":") for cell in cells[:-1]), cells[-1]]))
+    return lines
 
 
 def _is_header(rows: Sequence[Sequence[str]]) -> bool:

@@ -11,6 +11,8 @@ from store.markdown import format_table
 FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 DELIMITER_ROW = re.compile(r" {0,3}\|?\s*:?-+:?\s*+(?:\|\s*:?-+:?\s*+)*\|?\s*$")
 CELL_END = re.compile(r"(?<!\\)\|")
+CODE = ("    ", "\t")  # starts of a line of code
+LINE_BREAK = re.compile(r" *<br ?/?> *", re.I)
 UNDERLINE = re.compile(r" {0,3}(=+|-{2,})\s*$")
 NO_TITLE = re.compile(r"\s|[>|#*+-]|\d+[.)]")  # starts of a line that no underline turns into a heading
 FRONT_MATTER = re.compile(r"---\n.*?\n(?:---|\.\.\.)(?:\n|$)", re.S)
@@ -40,7 +42,13 @@ def _convert(lines: list[str]) -> Iterator[str]:
             yield line
         elif fence or not line.strip():
             yield line
-        elif "|" in line and "|" in below and DELIMITER_ROW.match(below) and len(_cells(line)) == len(_cells(below)):
+        elif (
+            "|" in line
+            and "|" in below
+            and not line.startswith(CODE)
+            and DELIMITER_ROW.match(below)
+            and len(_cells(line)) == len(_cells(below))
+        ):
             end = index + 1
             while end < len(lines) and "|" in lines[end]:
                 end += 1
@@ -56,4 +64,4 @@ def _convert(lines: list[str]) -> Iterator[str]:
 def _cells(row: str) -> list[str]:
     row = row.strip().removeprefix("|")
     cells = CELL_END.split(row.removesuffix("|") if not row.endswith("\\|") else row)
-    return [cell.strip().replace("\\|", "|") for cell in cells]
+    return [LINE_BREAK.sub(" ", cell.strip().replace("\\|", "|")) for cell in cells]

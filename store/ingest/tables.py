@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from store.markdown import format_table
+from store.markdown import GROUP_END, format_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,13 @@ def fill_merged(grid: Sequence[list[str]], merges: Iterable[Merge], num_headers:
         end = merge.left + 1 if is_label else merge.right + 1
         for cells in grid[merge.top : merge.bottom + 1]:
             cells[merge.left : end] = [row[merge.left]] * len(cells[merge.left : end])
+        if merge.left == 0 < merge.right == len(row) - 1 and merge.top >= (num_headers or 1):
+            mark_group(row)
+
+
+def mark_group(row: list[str]) -> None:
+    """Mark a row with a first cell only as the name of the rows below it, as `format_table` knows it."""
+    row[0] = row[0] and row[0].removesuffix(GROUP_END) + GROUP_END
 
 
 def format_grid(rows: Sequence[Sequence[str]], num_headers: int | None = None) -> str:

@@ -40,6 +40,21 @@ def test_a_row_with_a_first_cell_only_is_a_group():
     ]
 
 
+def test_a_row_whose_other_cells_are_blank_is_no_group_unless_it_ends_with_a_colon():
+    rows = [["Name", "Phone"], ["Ann", "123"], ["Bob", ""], ["Carol", "456"], ["Abroad:", ""], ["Dora", "7"]]
+    assert format_table(rows, has_header=True).split("\n") == [
+        "| Name: Ann | Phone: 123 |",
+        "| Name: Bob |",
+        "| Name: Carol | Phone: 456 |",
+        "| Abroad: |",
+        "| Name: Abroad, Dora | Phone: 7 |",
+    ]
+
+
+def test_a_table_with_a_header_only_is_kept():
+    assert format_table([["Part no.", "Signature"]], has_header=True) == "| Part no. | Signature |"
+
+
 def test_blank_rows_and_columns_are_left_out_and_bars_and_line_ends_replaced():
     rows = [["Name", "", "Note"], ["", "", ""], ["a | b", "", "one\ntwo"]]
     assert format_table(rows, has_header=True) == "| Name: a / b | Note: one two |"

@@ -302,6 +302,8 @@ def test_model_events_run_even_while_the_browser_still_handles_the_previous_one(
     events = [fn for fn in app.blocks.fns.values() if fn.concurrency_id == MODEL_QUEUE["concurrency_id"]]
     modes = {fn.name: fn.trigger_mode for fn in events if fn.api_visibility == "private"}
     assert modes.keys() >= {"respond", "run", "run_inspection", "answer"} and set(modes.values()) == {"multiple"}
+    modes = {fn.name: fn.trigger_mode for fn in app.blocks.fns.values() if fn.name in ("add", "add_page", "save")}
+    assert len(modes) == 3 and set(modes.values()) == {"multiple"}
 
 
 def test_a_question_waits_while_the_model_is_loading_and_is_then_answered(page, monkeypatch):

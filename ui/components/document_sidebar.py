@@ -16,7 +16,7 @@ from ui.html import Markup, button, error_box, join, tag
 _EMPTY = "No documents yet. Drop files on the box above or click it to choose some, then ask about them."
 _LOADING = "Your documents appear here once KVScope is ready."
 _USAGE = "Keys and values (KV) computed for your passages. After clearing, KVScope recomputes them when needed."
-_CONNECT_LIST = "kvscopeDocuments.connectList(element, trigger);"
+_CONNECT_LIST = "kvscopeDocuments.connectList(element, trigger, watch);"
 _LOADING_INTERVAL_S = 1.5
 _READY_INTERVAL_S = 10.0
 

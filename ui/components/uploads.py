@@ -11,7 +11,7 @@ from backend.interface.backend import Backend
 from backend.interface.errors import user_message
 from backend.interface.library import IngestProgress
 from backend.interface.session import SessionEvent
-from ui.events import INGEST_QUEUE, INSTANT, QUIET, Update, coalesce, session_of
+from ui.events import INSTANT, RUN_INGESTION, Update, coalesce, session_of
 from ui.format import count
 from ui.html import Markup, button, error_box, tag
 from ui.upload_files import in_use
@@ -52,7 +52,7 @@ class Uploads:
         self._current = current
         outputs = [self.drop_zone, *self.progress_outputs(), document_list]
         # preprocess=False keeps each file's original name; Gradio has already checked that the file is an upload.
-        self.drop_zone.upload(self.add, self.drop_zone, outputs, preprocess=False, **INGEST_QUEUE, **QUIET)
+        self.drop_zone.upload(self.add, self.drop_zone, outputs, preprocess=False, **RUN_INGESTION)
         self._cancel.click(self.cancel, None, None, **INSTANT)
         self.progress.click(self.cancel_one, None, None, **INSTANT)
 
@@ -186,6 +186,6 @@ def _steps(file: IngestProgress) -> Iterator[Markup]:
     for step, name in enumerate(_STEPS.values()):
         is_current = step == reached
         is_complete = step < reached or (is_current and 0 < file.total <= file.done)
-        progress = f" {file.done}/{file.total}" if is_current and file.total > 1 else ""
+        progress = tag("span", f" {file.done}/{file.total}") if is_current and file.total > 1 else ""
         look = "kv-complete" if is_complete else "kv-now" if is_current else "kv-ahead"
         yield tag("li", name, progress, class_=look, aria_current="step" if is_current else None)

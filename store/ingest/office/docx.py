@@ -1,7 +1,7 @@
 """Parse Word files (.docx): mammoth converts them to HTML, which is then parsed as HTML is.
 
-What mammoth does not know is prepared for it: the numbers of headings and list items, and headings of styles with
-other names.
+What mammoth does not know is prepared for it: the numbers of headings and list items, headings of styles with other
+names, simple fields, and equations.
 """
 
 import io
@@ -13,13 +13,14 @@ from bs4 import BeautifulSoup
 
 from store.ingest.archive import check_archive
 from store.ingest.document import ParsedDocument, reading
+from store.ingest.office.word_fields import dissolve_fields, write_equations
 from store.ingest.office.word_numbers import write_numbers
 from store.ingest.office.word_styles import Styles
 from store.ingest.web.html import LABEL_END, LABEL_START, lower_headings, parse_soup, soup_to_markdown
 from store.limits import Limits
 
 DOCUMENT, NUMBERING, STYLES = "word/document.xml", "word/numbering.xml", "word/styles.xml"
-MAX_NUMBERED_BYTES = 50 * 2**20  # of document.xml; a longer one keeps the numbers that mammoth gives
+MAX_PREPARED_BYTES = 50 * 2**20  # of document.xml; a longer one is read as it is
 TITLE_STYLE = "p[style-name='Title'] => h1.title:fresh"
 
 
@@ -43,7 +44,7 @@ def parse_docx(data: bytes, name: str, limits: Limits) -> ParsedDocument:
 
 
 def _prepare(data: bytes) -> tuple[bytes, str]:
-    """Return a .docx with the numbers of its paragraphs in their texts, and mammoth's rules for its headings."""
+    """Return a .docx with numbers, fields and equations as text, and mammoth's rules for its headings."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         sizes = {member.filename: member.file_size for member in archive.infolist()}
         styles = Styles(ElementTree.fromstring(archive.read(STYLES) if STYLES in sizes else b"<styles/>"))
@@ -53,16 +54,19 @@ def _prepare(data: bytes) -> tuple[bytes, str]:
             if style and style != "Title" and not set(style) & set("'\\\n")
         ]
         style_map = "\n".join([TITLE_STYLE, *headings])
-        if NUMBERING not in sizes or sizes[DOCUMENT] > MAX_NUMBERED_BYTES:
+        if sizes[DOCUMENT] > MAX_PREPARED_BYTES:
             return data, style_map
         document = ElementTree.fromstring(archive.read(DOCUMENT))
-        write_numbers(document, ElementTree.fromstring(archive.read(NUMBERING)), styles)
-        numbered = io.BytesIO()
-        with zipfile.ZipFile(numbered, "w") as copy:
+        dissolve_fields(document)
+        write_equations(document)
+        if NUMBERING in sizes:
+            write_numbers(document, ElementTree.fromstring(archive.read(NUMBERING)), styles)
+        prepared = io.BytesIO()
+        with zipfile.ZipFile(prepared, "w") as copy:
             for part in sizes:
                 if not part.startswith("word/media/"):
                     copy.writestr(part, ElementTree.tostring(document) if part == DOCUMENT else archive.read(part))
-    return numbered.getvalue(), style_map
+    return prepared.getvalue(), style_map
 
 
 def _mark_notes(soup: BeautifulSoup) -> None:

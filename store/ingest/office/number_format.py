@@ -1,7 +1,7 @@
 """Values of spreadsheet cells as texts: dates as ISO 8601, numbers as their format displays them."""
 
 import re
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
 
 LITERALS = re.compile(r'"([^"]*)"|\\(.)|\[\$([^\]-]*)[^\]]*\]|[_*].|\[[^\]]*\]')  # the groups are shown
 NUMBER = re.compile(r"([^#0?]*)([#0?,]+)(?:\.([#0?]+))?(,*)([^#0?]*)")
@@ -17,9 +17,14 @@ def display(value: object, number_format: str) -> str:
         return str(value).upper()
     if isinstance(value, int | float):
         return _display_number(value, number_format)
+    if isinstance(value, timedelta):
+        minutes, seconds = divmod(round(value.total_seconds()), 60)
+        return f"{minutes // 60}:{minutes % 60:02}" + f":{seconds:02}" * bool(seconds)
     if isinstance(value, datetime):
         if value.time() == time():
-            return value.strftime("%Y-%m") if MONTH.fullmatch(number_format) else value.date().isoformat()
+            if MONTH.fullmatch(number_format):
+                return value.strftime("%Y-%m" if "m" in number_format.lower() else "%Y")
+            return value.date().isoformat()
         return value.isoformat(" ", "seconds" if value.second else "minutes")
     if isinstance(value, time):
         return value.isoformat("seconds" if value.second else "minutes")

@@ -5,8 +5,8 @@ A slide is a page. Pictures are left out; the texts of SmartArt and the speaker'
 
 import io
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from itertools import accumulate
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain, groupby
 from typing import Any
 
 from pptx import Presentation
@@ -19,7 +19,7 @@ from store.ingest.archive import check_archive
 from store.ingest.document import ParsedDocument, reading
 from store.ingest.office.number_format import display
 from store.ingest.tables import Merge, fill_merged, format_grid
-from store.ingest.text import normalize
+from store.ingest.text import normalize, superscript
 from store.limits import Limits
 from store.markdown import LIST_ITEM, format_table
 
@@ -61,8 +61,8 @@ def _read_slide(slide: Any, number: int, height: int) -> str:
 
 
 def _read_shapes(shapes: Iterable[Any], line_height: int, depth: int = 0) -> Iterator[str]:
-    """Yield the texts of shapes, line by line and from left to right."""
-    for shape in sorted(shapes, key=lambda shape: ((shape.top or 0) // max(line_height, 1), shape.left or 0)):
+    """Yield the texts of shapes in reading order."""
+    for shape in _in_order(shapes, max(line_height, 1)):
         if isinstance(shape, GroupShape):
             yield from _read_shapes(shape.shapes, line_height, depth + 1) if depth < MAX_DEPTH else ()
         elif shape.has_text_frame:
@@ -75,12 +75,31 @@ def _read_shapes(shapes: Iterable[Any], line_height: int, depth: int = 0) -> Ite
             yield _read_chart(shape.chart)
 
 
+def _in_order(shapes: Iterable[Any], line_height: int) -> Iterator[Any]:
+    """Yield shapes line by line and from left to right; headings side by side each with the text below it."""
+    by_line = sorted(shapes, key=lambda shape: ((shape.top or 0) // line_height, shape.left or 0))
+    lines = [list(line) for _, line in groupby(by_line, key=lambda shape: (shape.top or 0) // line_height)]
+    while lines:
+        line, *lines = lines
+        if lines and len(line) > 1 and _are_headings(line, lines[0], line_height):
+            line = list(chain.from_iterable(zip(line, lines.pop(0), strict=True)))
+        yield from line
+
+
+def _are_headings(line: Sequence[Any], below: Sequence[Any], tolerance: int) -> bool:
+    """Return whether a line has a heading for each higher shape of the next one."""
+    return len(line) == len(below) and all(
+        abs((one.left or 0) - (other.left or 0)) <= tolerance and (one.height or 0) < (other.height or 0)
+        for one, other in zip(line, below, strict=True)
+    )
+
+
 def _read_paragraphs(frame: Any, is_list: bool) -> Iterator[str]:
     """Yield paragraphs, those of a list with their bullet or number."""
     paragraphs = [each for each in frame.paragraphs if each.text.strip()]
     numbers = Counter[int]()  # by level
     for paragraph in paragraphs:
-        text, level = " ".join(paragraph.text.split()), paragraph.level
+        text, level = " ".join(_text_of(paragraph).split()), paragraph.level
         properties = paragraph._p.pPr  # python-pptx has no public name for bullets
         has = {tag for tag in ("buNone", "buChar", "buBlip", "buAutoNum") if _find(properties, tag) is not None}
         for deeper in [other for other in numbers if other > level]:
@@ -93,6 +112,14 @@ def _read_paragraphs(frame: Any, is_list: bool) -> Iterator[str]:
             yield f"{'  ' * level}{text if LIST_ITEM.match(text) else f'- {text}'}"
         else:
             yield text
+
+
+def _text_of(paragraph: Any) -> str:
+    """Return a paragraph's text, with superscripts as such."""
+    raised = {run._r for run in paragraph.runs if int(run.font._rPr.get("baseline", 0)) > 0}
+    if not raised:
+        return str(paragraph.text)
+    return "".join(superscript(run.text) if run._r in raised else run.text for run in paragraph.runs)
 
 
 def _find(properties: Any, tag: str) -> Any:
@@ -119,13 +146,31 @@ def _read_chart(chart: Any) -> str:
     parts = [f"Chart: {title}" if title else "Chart"]
     for plot in chart.plots:
         categories = [", ".join(labels) for labels in plot.categories.flattened_labels]
-        columns = [[display(value, "General") for value in series.values] for series in plot.series]
+        columns = [
+            [display(value, _number_format(series)) for value in series.values]  # none for a gap
+            for series in plot.series
+        ]
+        categories = categories or _x_values(plot)
         rows = [
             [category, *(column[index] if index < len(column) else "" for column in columns)]
             for index, category in enumerate(categories)
         ]
         parts.append(format_table([["", *(series.name for series in plot.series)], *rows], has_header=True))
     return "\n".join(filter(None, parts))
+
+
+def _number_format(series: Any) -> str:
+    """Return the number format of a series' values; python-pptx has no public name for it."""
+    values = chain.from_iterable(series._element.iterfind(qn(f"c:{name}")) for name in ("val", "yVal"))
+    codes = (code.text for each in values for code in each.iter(qn("c:formatCode")))
+    return next(filter(None, codes), "General")
+
+
+def _x_values(plot: Any) -> list[str]:
+    """Return the values on the first axis of a scatter chart."""
+    for series in plot.series:
+        return [value.text or "" for value in series._element.iterfind(f"{qn('c:xVal')}//{qn('c:v')}")]
+    return []
 
 
 def _read_diagrams(slide: Any) -> Iterator[str]:

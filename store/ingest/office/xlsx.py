@@ -19,7 +19,7 @@ from store.errors import DocumentTooLarge
 from store.ingest.archive import check_archive
 from store.ingest.document import ParsedDocument, reading
 from store.ingest.office.number_format import display
-from store.ingest.tables import Merge, fill_merged, format_grid
+from store.ingest.tables import Merge, fill_merged, format_grid, mark_group
 from store.ingest.text import normalize
 from store.limits import Limits
 from store.markdown import PERIOD, VALUE
@@ -160,6 +160,9 @@ def _format_block(block: Sequence[_Row], merges: Sequence[Merge]) -> str:
     ]
     num_headers = _count_header_rows(block, inside)
     fill_merged(grid, inside, num_headers)
+    for row, cells in list(zip(block, grid, strict=True))[num_headers or 1 :]:
+        if row.is_bold and not any(cells[1:]):
+            mark_group(cells)
     return format_grid(grid, num_headers)
 
 

@@ -53,9 +53,11 @@ def parse_pdf(data: bytes, name: str, limits: Limits, skipped_pages: frozenset[i
     if num_recognized := sum(map(bool, recognized.values())):
         warnings.append(ocr.warning(num_recognized))
     if num_blank := len(blank) - num_recognized - unread:
-        warnings.append(f"{num_blank} of {len(pages)} pages have no text{'' if ocr.available() else NEEDS_OCR}.")
+        have = "has" if num_blank == 1 else "have"
+        warnings.append(f"{num_blank} of {len(pages)} pages {have} no text{'' if ocr.available() else NEEDS_OCR}.")
     if num_damaged:
-        warnings.append(f"{num_damaged} of {len(pages)} pages are damaged and could not be read.")
+        are = "is" if num_damaged == 1 else "are"
+        warnings.append(f"{num_damaged} of {len(pages)} pages {are} damaged and could not be read.")
     texts = [(recognized[i], PAGE_SEPARATOR) if recognized.get(i) else text for i, text in enumerate(texts)]
     ends = accumulate(len(text) + len(separator) for text, separator in texts[:-1])
     text = "".join(part for page in texts for part in page)[: -len(texts[-1][1]) or None]

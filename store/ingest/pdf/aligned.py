@@ -122,7 +122,8 @@ def _is_text(row: list[Segment], width: float) -> bool:
     """Return whether a row is no part of a table."""
     text = " ".join(segment.text for segment in row)
     is_wide = len(row) == 1 and row[0].x1 - row[0].x0 > MAX_SINGLE_WIDTH * width
-    return is_wide or bool(LEADER.search(text)) or bool(CAPTION.match(text))
+    is_caption = len(row) == 1 and bool(CAPTION.match(text))
+    return is_wide or bool(LEADER.search(text)) or is_caption
 
 
 def _table_in(rows: list[list[Segment]], rules: Sequence[Rule]) -> list[Item]:

@@ -15,7 +15,7 @@ from markdownify import MarkdownConverter
 
 from store.errors import UnreadableDocument
 from store.ingest.document import ParsedDocument
-from store.ingest.text import decode, normalize
+from store.ingest.text import BOMS, decode, normalize, superscript
 from store.ingest.web.html_tables import dissolve_layout_tables, join_rows, table_to_markdown
 from store.limits import Limits
 from store.markdown import LIST_ITEM
@@ -37,6 +37,7 @@ FRAME = {
 CONTROLS = {"nav", "button", "navigation", "search"}
 CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.I)
 WIDE = re.compile(r"utf.?(16|32)", re.I)  # contradicts a declaration that is readable as ASCII
+LATIN_1 = {"iso-8859-1", "iso8859-1", "latin-1", "latin1", "us-ascii", "ascii"}  # browsers read cp1252 instead
 LINE_END = re.compile(r"(?<![ \t])[ \t]+$", re.M)  # not from each blank of a run, which takes its square
 LABEL_START, LABEL_END = "\ue000", "\ue001"  # around the number of a paragraph or item, as Word computes it
 LABEL = re.compile(f"{LABEL_START}([^{LABEL_START}{LABEL_END}\n]*){LABEL_END}")
@@ -89,6 +90,12 @@ class _Markdown(MarkdownConverter):
         num_blank = len(text) - len(text.lstrip(" \n"))
         text = text[text.rfind("\n", 0, num_blank) + 1 :].rstrip(" \n")
         return str(super().convert_pre(el, text, parent_tags))  # type: ignore[misc]  # not in its stubs
+
+    def convert_sup(self, el: Any, text: str, parent_tags: set[str]) -> str:
+        """Keep exponents and marks of notes apart from the number or word before them: '10⁶', 'in 2019[1]'."""
+        if el.find("a") is not None and text.strip().isdecimal():
+            return f"[{text.strip()}]"
+        return superscript(text)
 
     convert_strong = convert_b
     convert_i = convert_em
@@ -212,7 +219,9 @@ def _is_one_of(tag: Tag, kinds: set[str]) -> bool:
 def _decode_html(data: bytes, name: str) -> tuple[str, str]:
     """Return what `decode` returns, by the page's own declaration if it has a valid one."""
     declared = CHARSET.search(data[:4096])
-    if declared and not WIDE.match(declared[1].decode()):
+    encoding = declared[1].decode().lower() if declared else ""
+    has_mark = any(data.startswith(mark) for mark in BOMS)
+    if encoding and not has_mark and not WIDE.match(encoding):
         with suppress(LookupError, ValueError):  # wrong declarations are common
-            return data.decode(declared[1].decode()), ""
+            return data.decode("cp1252" if encoding in LATIN_1 else encoding), ""
     return decode(data, name)

@@ -6,7 +6,7 @@ from itertools import chain, groupby, islice
 
 from bs4 import BeautifulSoup, Tag
 
-from store.ingest.tables import Merge, fill_merged, format_grid
+from store.ingest.tables import Merge, fill_merged, format_grid, mark_group
 from store.markdown import parse_row
 
 CELLS = ["td", "th"]
@@ -47,6 +47,10 @@ def table_to_markdown(table: Tag, texts: dict[int, str]) -> str:
     num_headers = _num_header_rows(rows)
     grid, merges = _grid(rows, texts)
     fill_merged(grid, merges, num_headers)
+    for index in range(num_headers or 1, len(rows)):
+        cells = [cell for cell in rows[index] if cell.get_text(strip=True)]
+        if not any(grid[index][1:]) and cells and (cells[0].name == "th" or _is_bold(cells)):
+            mark_group(grid[index])
     return format_grid(grid, num_headers)
 
 

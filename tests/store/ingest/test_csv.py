@@ -58,3 +58,38 @@ def test_too_many_rows_or_cells_are_rejected_early(content, monkeypatch):
     monkeypatch.setattr("store.ingest.csv_file.MAX_CELLS", 1_000_000)
     with pytest.raises(DocumentTooLarge, match="is the limit"):
         parse(content.encode(), "a.csv", Limits(max_characters=20_000))
+
+
+def test_lines_above_the_header_are_text():
+    content = "Report of sales\nGenerated 2024-01-01\n\nRegion,Sales,Cost\nNorth,10,20\nSouth,30,40"
+    assert lines_of(content) == [
+        "Report of sales",
+        "Generated 2024-01-01",
+        "Table with 2 rows and the columns Region, Sales, Cost.",
+        "| Region: North | Sales: 10 | Cost: 20 |",
+        "| Region: South | Sales: 30 | Cost: 40 |",
+    ]
+    content = "Konto;DE12 3456;;\nStand:;4,50;;\n\nDatum;Wer;Zweck;Betrag\n02.01.2024;REWE;Einkauf;-12,50\n"
+    assert lines_of(content + "03.01.2024;Bo;Miete;-500,00")[:4] == [
+        "Konto: DE12 3456",
+        "Stand: 4,50",
+        "Table with 2 rows and the columns Datum, Wer, Zweck, Betrag.",
+        "| Datum: 02.01.2024 | Wer: REWE | Zweck: Einkauf | Betrag: -12,50 |",
+    ]
+
+
+def test_a_header_with_a_blank_first_cell_is_no_title():
+    assert lines_of(",a,b\nx,1,2\ny,3,4")[1] == "| x | a: 1 | b: 2 |"
+
+
+def test_a_second_header_after_a_blank_line_begins_another_table():
+    content = "Item,Price\nCoffee,3.50\nTea,2.00\n\nTotal,5.50\n\nItem,Stock\nCoffee,20\nTea,30"
+    assert lines_of(content) == [
+        "Table with 3 rows and the columns Item, Price.",
+        "| Item: Coffee | Price: 3.50 |",
+        "| Item: Tea | Price: 2.00 |",
+        "| Item: Total | Price: 5.50 |",
+        "Table with 2 rows and the columns Item, Stock.",
+        "| Item: Coffee | Stock: 20 |",
+        "| Item: Tea | Stock: 30 |",
+    ]

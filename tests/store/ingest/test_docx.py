@@ -76,3 +76,18 @@ def test_a_first_row_in_bold_is_the_header(bold):
 def test_damaged_rules_are_rejected_or_ignored(part):
     with pytest.raises(Exception, match="a damaged Word file"):
         parse(docx(paragraph("x"), extra={**PARTS, part: "<torn"}), "a.docx")
+
+
+def test_simple_fields_keep_their_text():
+    number = '<w:fldSimple w:instr="SEQ"><w:r><w:t>1</w:t></w:r></w:fldSimple>'
+    body = f"<w:p><w:r><w:t>Table </w:t></w:r>{number}<w:r><w:t>: Prices</w:t></w:r></w:p>"
+    assert parse(docx(body), "a.docx").text == "Table 1: Prices"
+
+
+def test_equations_are_text():
+    math = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
+    power = "<m:sSup><m:e><m:r><m:t>c</m:t></m:r></m:e><m:sup><m:r><m:t>2</m:t></m:r></m:sup></m:sSup>"
+    fraction = "<m:f><m:num><m:r><m:t>a+b</m:t></m:r></m:num><m:den><m:r><m:t>2</m:t></m:r></m:den></m:f>"
+    equation = f"<m:oMath {math}><m:r><m:t>E=m</m:t></m:r>{power}<m:r><m:t>+</m:t></m:r>{fraction}</m:oMath>"
+    body = f"<w:p><w:r><w:t>It is </w:t></w:r>{equation}<w:r><w:t>.</w:t></w:r></w:p>"
+    assert parse(docx(body), "a.docx").text == "It is E=mc^2+(a+b)/2."

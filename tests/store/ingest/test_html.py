@@ -27,6 +27,29 @@ def test_a_row_of_one_cell_is_the_title_of_a_table_or_a_group_in_it():
     assert lines_of(page) == ["Fees", "| Adults |", "| Item: Adults, Day | Price: 5 |"]
 
 
+@pytest.mark.parametrize("group", ["<td colspan=2>Children", "<th>Children<td>", "<td><b>Children</b><td>"])
+def test_a_merged_or_bold_row_is_a_group_and_an_incomplete_one_is_not(group):
+    page = f"<table><tr><th>Item<th>Price<tr><td>Day<td>5<tr><td>Week<td><tr>{group}<tr><td>Day<td>3</table>"
+    assert lines_of(page) == [
+        "| Item: Day | Price: 5 |",
+        "| Item: Week |",
+        "| Children: |",
+        "| Item: Children, Day | Price: 3 |",
+    ]
+
+
+def test_exponents_and_marks_of_notes_are_no_digits_of_the_number_before_them():
+    page = '<p>10<sup>6</sup> items on 25 m<sup>2</sup> in 2019<sup><a href="#n">1</a></sup>'
+    assert lines_of(page) == ["10\u2076 items on 25 m\u00b2 in 2019[1]"]
+    assert lines_of("the 2<sup>nd</sup> H<sub>2</sub>O") == ["the 2nd H2O"]
+
+
+def test_a_page_declared_as_latin_1_is_read_as_browsers_do():
+    page = '<meta charset="ISO-8859-1"><p>10\u201320 \u20ac \u201cnew\u201d'
+    assert parse(page.encode("cp1252"), "a.html").text == "10\u201320 \u20ac \u201cnew\u201d"
+    assert parse(b"\xef\xbb\xbf" + page.encode(), "a.html").text == "10\u201320 \u20ac \u201cnew\u201d"
+
+
 @pytest.mark.parametrize(
     "cells",
     [

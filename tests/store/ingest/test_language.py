@@ -111,7 +111,7 @@ def test_warnings_are_stored_with_the_document(open_library, file_of):
     library = open_library()
     steps = add(library, file_of(RUSSIAN * 20, "a.txt"))
     assert "Cyrillic" in steps[0].warning and steps[-1].warning == steps[0].warning == steps[-1].document.warning
-    assert "1 of 2 pages have no text" in add(library, file_of(pdf("alpha beta", ""), "b.pdf"))[-1].document.warning
+    assert "1 of 2 pages has no text" in add(library, file_of(pdf("alpha beta", ""), "b.pdf"))[-1].document.warning
     again = open_library()
     assert ["Cyrillic" in document.warning for document in again.documents()] == [False, True]
     list(again.reindex(steps[-1].document.id))

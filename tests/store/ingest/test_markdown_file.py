@@ -23,6 +23,12 @@ def test_a_table_without_outer_pipes_ends_at_a_line_without_pipes():
     assert text_of("a | b\n--|--\n1 | 2\nend") == "| a: 1 | b: 2 |\nend"
 
 
+def test_line_breaks_in_cells_are_spaces_and_indented_code_is_no_table():
+    assert text_of("| Name | Note |\n|--|--|\n| Ann<br>Bo | x |") == "| Name: Ann Bo | Note: x |"
+    code = "text\n\n    code | with\n    --|--\n    1 | 2"
+    assert text_of(code) == code
+
+
 def test_underlined_headings_become_ones_with_hashes_and_rules_stay():
     assert text_of("Title\n=====\n\nPart\n---\n\n- item\n---") == "# Title\n\n## Part\n\n- item\n---"
 

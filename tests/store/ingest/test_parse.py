@@ -48,7 +48,7 @@ def test_a_damaged_page_of_a_pdf_costs_that_page_alone():
     whole = pdf("alpha", "beta", "gamma")
     parsed = parse(whole.replace(b"7 0 R 9 0 R]", b"3 0 R 9 0 R]"), "a.pdf")  # points to something that is no page
     assert "alpha" in parsed.text and "gamma" in parsed.text and parsed.page_of(parsed.text.index("gamma")) == 3
-    assert parsed.warning == "1 of 3 pages are damaged and could not be read."
+    assert parsed.warning == "1 of 3 pages is damaged and could not be read."
 
 
 def test_word_broken_at_a_line_end_of_a_pdf_is_joined():

@@ -4,7 +4,7 @@ import io
 
 import pytest
 from pptx import Presentation
-from pptx.chart.data import CategoryChartData
+from pptx.chart.data import CategoryChartData, XyChartData
 from pptx.enum.chart import XL_CHART_TYPE
 from pptx.opc.package import Part
 from pptx.opc.packuri import PackURI
@@ -66,6 +66,28 @@ def test_texts_are_read_line_by_line_also_in_groups(deck):
     assert parsed(deck).text.split("\n\n")[1:] == ["first", "second", "third"]
 
 
+def test_headings_side_by_side_are_read_with_the_text_below_them(deck):
+    slide = add_slide(deck, TITLE_ONLY, "Plans")
+    for left, name in ((1, "Basic"), (10, "Plus")):
+        add_text(slide.shapes, name, left, 4)
+        slide.shapes.add_textbox(Cm(left), Cm(6), Cm(5), Cm(4)).text_frame.text = f"{name} costs"
+    assert parsed(deck).text.split("\n\n")[1:] == ["Basic", "Basic costs", "Plus", "Plus costs"]
+    slide = add_slide(deck, TITLE_ONLY, "Labels")  # and their values, of the same height
+    for top, line in ((4, ("Name", "Ann")), (6, ("Phone", "12"))):
+        for left, text in zip((1, 10), line, strict=True):
+            add_text(slide.shapes, text, left, top)
+    assert parsed(deck).text.split("\n\n")[-4:] == ["Name", "Ann", "Phone", "12"]
+
+
+def test_superscripts_are_no_digits_of_the_number_before_them(deck):
+    paragraph = add_slide(deck, BULLETS, "Area").placeholders[1].text_frame.paragraphs[0]
+    for text in ("25 m", "2", " of 10", "6"):
+        paragraph.add_run().text = text
+    for run in paragraph.runs[1::2]:
+        run.font._rPr.set("baseline", "30000")
+    assert parsed(deck).text.endswith("25 m\u00b2 of 10\u2076")
+
+
 def test_lists_keep_levels_and_numbers(deck):
     frame = add_slide(deck, BULLETS, "List").placeholders[1].text_frame
     frame.text = "one\ntwo\nthree\nfour"
@@ -95,6 +117,20 @@ def test_charts_are_tables_of_their_values(deck):
     shape.chart.chart_title.text_frame.text = "Sales"
     rows = "| North | 2023: 1.5 | 2024: 3 |\n| South | 2023: 2 |"
     assert parsed(deck).text.endswith(f"\n\nChart: Sales\n{rows}")
+
+
+def test_values_of_charts_have_their_format_and_those_of_scatter_charts_both_axes(deck):
+    data = CategoryChartData(number_format="0%")
+    data.categories = ["North"]
+    data.add_series("Share", (0.5,))
+    add_slide(deck, TITLE_ONLY, "C").shapes.add_chart(XL_CHART_TYPE.PIE, 0, 0, Cm(9), Cm(5), data)
+    points = XyChartData()
+    series = points.add_series("Load")
+    series.add_data_point(1, 2)
+    series.add_data_point(3, 4)
+    add_slide(deck, TITLE_ONLY, "S").shapes.add_chart(XL_CHART_TYPE.XY_SCATTER, 0, 0, Cm(9), Cm(5), points)
+    text = parsed(deck).text
+    assert "| North | Share: 50% |" in text and text.endswith("| 1 | Load: 2 |\n| 3 | Load: 4 |")
 
 
 def test_texts_of_diagrams_are_kept(deck):

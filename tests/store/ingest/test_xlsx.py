@@ -1,7 +1,7 @@
 """Excel files: sheets, tables within a sheet, headers, and values as they are displayed."""
 
 import io
-from datetime import datetime, time
+from datetime import datetime, time, timedelta
 
 import pytest
 from openpyxl import Workbook
@@ -41,6 +41,17 @@ def test_each_visible_sheet_is_a_section_and_hidden_ones_give_a_warning():
     document = parsed(workbook)
     assert document.text == "## Sheet\n\n| Item: Cup | Price: 3 | Tax: 1 |"
     assert document.warning == "1 hidden sheet was left out: Secret."
+
+
+def test_a_bold_row_is_a_group_and_an_incomplete_one_is_not():
+    workbook = book(["Item", "Price"], ["Day", 5], ["Week"], ["Children"], ["Day", 3])
+    workbook.active["A4"].font = Font(bold=True)
+    assert lines_of(workbook) == [
+        "| Item: Day | Price: 5 |",
+        "| Item: Week |",
+        "| Children: |",
+        "| Item: Children, Day | Price: 3 |",
+    ]
 
 
 def test_blank_rows_separate_tables_but_not_a_total_from_its_columns():
@@ -93,6 +104,9 @@ def test_formulas_without_a_value_are_shown_and_counted():
         (datetime(2024, 5, 1), "d.m.yy", "2024-05-01"),
         (datetime(2024, 5, 1, 13, 30), "d.m.yy h:mm", "2024-05-01 13:30"),
         (time(9, 30), "h:mm", "09:30"),
+        (timedelta(hours=40), "[h]:mm", "40:00"),
+        (timedelta(hours=26, minutes=3, seconds=5), "[h]:mm:ss", "26:03:05"),
+        (datetime(2024, 3, 4), "yyyy", "2024"),
     ],
 )
 def test_values_are_written_as_displayed_and_dates_by_iso_8601(value, number_format, expected):

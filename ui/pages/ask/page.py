@@ -17,7 +17,7 @@ from backend.interface.errors import user_message
 from engine.request import Answer, RatioPreview, Request
 from ui.components.sample_questions import SampleQuestions, SuggestedQuestions
 from ui.components.uploads import Uploads
-from ui.events import INGEST_QUEUE, INSTANT, QUIET, RUN_MODEL, Listeners, SessionTasks, Update, coalesce, session_of
+from ui.events import INSTANT, RUN_INGESTION, RUN_MODEL, Listeners, SessionTasks, Update, coalesce, session_of
 from ui.format import short
 from ui.html import Markup, error_box, fact, join, printable, tag
 from ui.pages.ask.chat import Chat, Turn
@@ -159,7 +159,7 @@ class Ask:
         """Let the button `Save` below the answer add it to the documents, with its progress in `uploads`."""
         self._uploads = uploads
         outputs = [*uploads.progress_outputs(), document_list]
-        self.results.reply.upload(self.save, self.chat, outputs, **INGEST_QUEUE, **QUIET)
+        self.results.reply.upload(self.save, self.chat, outputs, **RUN_INGESTION)
 
     def save(self, chat: Chat, request: gr.Request) -> Iterator[Update]:
         """Add the last answer to the documents, with its question and sources; yield its progress."""

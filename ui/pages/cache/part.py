@@ -157,8 +157,8 @@ def _evicted(evicted: EvictionResult, place: str) -> str:
         return "Nothing had to be evicted."
     summary = f"Evicted {count(evicted.num_replicas, 'passage')} ({size(evicted.size_bytes)}) from {place}"
     if not evicted.num_nodes:
-        return f"{summary}; another tier still has them."
-    return f"{summary}; {count(evicted.num_nodes, 'passage')} will be recomputed when needed."
+        return f"{summary}. Another tier still has them."
+    return f"{summary}. {count(evicted.num_nodes, 'passage')} will be recomputed when needed."
 
 
 def _message(snapshot: CacheView, result: str = "") -> Markup:

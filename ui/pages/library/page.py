@@ -11,7 +11,7 @@ from backend.interface.errors import user_message
 from backend.interface.library import DocumentUsage, WatchedFolder
 from ui.components.document_sidebar import DocumentSidebar
 from ui.components.uploads import FORMATS, Uploads
-from ui.events import INGEST_QUEUE, INSTANT, QUIET, Update
+from ui.events import INSTANT, QUIET, RUN_INGESTION, Update
 from ui.html import Markup, error_box, join, tag
 from ui.pages.ask.composer import Composer
 from ui.pages.cache.part import Cache
@@ -95,12 +95,12 @@ class Library:
         document_list.change(None, None, None, js="() => window.kvLibrary?.refresh()", **INSTANT)
         added = [self._address, document_list, *self.uploads.progress_outputs()]
         for event in (self._address.submit, add_page.click):
-            event(self.add_page, self._address, added, **INGEST_QUEUE, **QUIET)
+            event(self.add_page, self._address, added, **RUN_INGESTION)
         self._filter.change(self.filter, [self.view, self._filter], [self.view, *drawn], **_SERIAL)
         acted = [self._filter, self.view, self.error, document_list, *drawn]
         self.table.click(self.act, self.view, acted, trigger_mode="multiple", **_SERIAL)  # "once" would drop some
         outputs = [self.view, document_list, *self.uploads.progress_outputs(), *drawn]
-        self.table.submit(self.reindex, self.view, outputs, **INGEST_QUEUE, **QUIET)
+        self.table.submit(self.reindex, self.view, outputs, **RUN_INGESTION)
 
     def link_to_ask(self, tabs: gr.Tabs, composer: Composer) -> None:
         """Let the button for the selected documents send a question about them to the Ask page and run it there."""

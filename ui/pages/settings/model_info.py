@@ -99,12 +99,13 @@ def render_stale_documents(stale: Sequence[StaleChunking], chunk_size: int, chun
     """Return how many documents were chunked with which other settings; empty without any."""
     if not stale:
         return Markup("")
-    groups = []
+    sentences = []
     for each in stale:
         number = len(each.document_ids)
         verb = "was" if number == 1 else "were"
-        groups.append(f"{count(number, 'document')} {verb} chunked at {each.chunk_size} / {each.chunk_overlap} tokens")
-    text = f"{'; '.join(groups)}. Re-index to apply the current settings ({chunk_size} / {chunk_overlap})."
+        chunking = f"{each.chunk_size} / {each.chunk_overlap} tokens"
+        sentences.append(f"{count(number, 'document')} {verb} chunked at {chunking}.")
+    text = " ".join([*sentences, f"Re-index to apply the current settings ({chunk_size} / {chunk_overlap})."])
     return tag("p", text, class_="kv-warning")
 
 
@@ -152,14 +153,14 @@ def render_fidelity(status: FidelityStatus) -> Markup:
             for each in curve.points
         ]
         rows.append(("Full prefill", "0", percent(1), duration(curve.full_ttft_ms), "1x"))
-        parts.append(
-            tag(
-                "table",
-                tag("thead", tag("tr", *(tag("th", head, scope="col") for head in heads))),
-                tag("tbody", *(_row(*row) for row in rows)),
-                class_="kv-history",
-            )
+        table = tag(
+            "table",
+            tag("thead", tag("tr", *(tag("th", head, scope="col") for head in heads))),
+            tag("tbody", *(_row(*row) for row in rows)),
+            class_="kv-history",
         )
+        scroll = {"class_": "kv-scroll", "tabindex": 0, "role": "region", "aria_label": "Fidelity by recompute ratio"}
+        parts.append(tag("div", table, **scroll))
     return join(*parts)
 
 

@@ -21,7 +21,7 @@ _DESCRIPTION = (
 )
 _PRESETS = "One click loads a model and downloads it first if necessary. If that fails, the current one stays in use."
 _ADAPTERS = ("lora_adapter", "span_scorer", "token_selector")
-_CONNECT_PRESETS = "kvscopeDocuments.connectList(element, trigger);"
+_CONNECT_PRESETS = "kvscopeDocuments.connectList(element, trigger, watch);"
 _SHOW_ESTIMATE = """watch("value", () => element.querySelector("p")?.scrollIntoView({ block: "nearest" }));"""
 _AUXILIARY = "Small model on the CPU that selects tokens. With the same name, both share their weights."
 _SPAN_SCORER = "Trained head that finds answer spans: auto (the bundled one), off, or a folder."

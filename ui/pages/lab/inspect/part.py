@@ -91,7 +91,7 @@ class Inspect:
             if not question.strip():
                 yield {self.progress: _NO_QUESTION}
                 return
-            yield {self.progress: _WAITING, **self._buttons(running=True)}
+            yield {self.progress: _WAITING, self.answer_html: "", **self._buttons(running=True)}
             inspect_request = Request(
                 question.strip(),
                 recompute_ratio=target / 100,
