@@ -51,7 +51,7 @@ class BM25Index:
 
     def add(self, chunks: Iterable[tuple[int, str, str]]) -> None:
         """Index chunks, each as (row number, chunk id, text)."""
-        rows = ((row, chunk, CJK_CHARACTER.sub(r" \1 ", text)) for row, chunk, text in chunks)
+        rows = ((row, chunk, CJK_CHARACTER.sub(r" \1 ", _normalize(text))) for row, chunk, text in chunks)
         self._connection.executemany("INSERT INTO words (rowid, chunk, body) VALUES (?, ?, ?)", rows)
 
     def delete(self, rows: Iterable[int]) -> None:
@@ -77,7 +77,7 @@ class BM25Index:
 def fts_query(question: str) -> str:
     """Return a question as an FTS5 query: its terms joined by OR, each quoted so that none is an operator."""
     is_content_term: dict[str, bool] = {}  # False for stop words; ordered by last occurrence
-    matches = TERM.findall(CLITICS.sub("", unicodedata.normalize("NFC", question)))
+    matches = TERM.findall(CLITICS.sub("", _normalize(question)))
     german = is_german(question)
     has_lower_case = any(term[0].islower() for _, term in matches)  # otherwise capitals mark no names
     for inside_sentence, term in matches:
@@ -92,6 +92,11 @@ def fts_query(question: str) -> str:
     terms = [term for term, is_content in is_content_term.items() if is_content] or list(is_content_term)
     queries = [query for term in terms[-MAX_TERMS:] for query in _queries(term, german)]
     return " OR ".join(dict.fromkeys(queries[-MAX_TERMS:]))
+
+
+def _normalize(text: str) -> str:
+    """Return a text with ordinary letters and digits in place of ligatures and superscripts: 'm2' finds 'm\u00b2'."""
+    return unicodedata.normalize("NFKC", text)
 
 
 def _queries(term: str, german: bool) -> list[str]:

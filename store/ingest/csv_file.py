@@ -17,6 +17,7 @@ DELIMITERS = ",;\t|"
 SEPARATOR_LINE = re.compile(r"sep=(.)\n")  # Excel's
 NUM_SAMPLE_ROWS = 50
 MAX_SAMPLE_CHARS = 100_000
+MIN_USUAL_ROWS = 3  # with more cells than two, for rows of two above them to be labels with a value
 BATCH_ROWS = 1000  # formatted at a time
 MAX_CELLS = 5_000_000  # with the blank ones of short rows
 MAX_NAMED_CHARS = 500  # of the columns named in the first line
@@ -108,8 +109,9 @@ def _take_lines(sample: list[tuple[int, list[str]]]) -> list[str]:
     """Remove titles, and labels with a value, from the start of the rows of a wider table, and return them as lines."""
     counts = [sum(map(bool, row)) for _, row in sample]
     usual = max(set(counts) - {1}, key=lambda count: (counts.count(count), count), default=1)
+    max_cells = 2 if usual > 2 and counts.count(usual) >= MIN_USUAL_ROWS else min(1, usual - 1)
     lines = []
-    while len(sample) > 1 and sample[0][1][0] and sum(map(bool, sample[0][1])) <= min(2, usual - 1):
+    while len(sample) > 1 and sample[0][1][0] and sum(map(bool, sample[0][1])) <= max_cells:
         cells = [cell.strip() for cell in sample.pop(0)[1] if cell.strip()]
         lines.append(": ".join([*(cell.removesuffix(":") for cell in cells[:-1]), cells[-1]]))
     return lines

@@ -21,6 +21,7 @@ MAX_INVALID_RATIO = 0.1  # invalid sequences per valid multi-byte character; up 
 LINE_ENDS = re.compile(r"\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 MISFIT = re.compile(r"[\x80-\x9f\ufffd]")  # what bytes that an encoding does not use are decoded to
 GUESSED = "Its encoding was guessed as {}; if characters look wrong, save it as UTF-8."
+EXPONENT = re.compile(r" *[+\u2212-]?\d+ *")
 SUPERSCRIPTS = str.maketrans(
     "0123456789+-\u2212", "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079\u207a\u207b\u207b"
 )
@@ -62,8 +63,8 @@ def decode(data: bytes, name: str) -> tuple[str, str]:
 
 
 def superscript(text: str) -> str:
-    """Return a text with raised digits and signs, which would otherwise belong to the number before them."""
-    return text.translate(SUPERSCRIPTS)
+    """Return a number with raised digits, which would otherwise belong to the one before; other texts as they are."""
+    return text.translate(SUPERSCRIPTS) if EXPONENT.fullmatch(text) else text
 
 
 def normalize(text: str) -> str:

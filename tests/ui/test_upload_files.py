@@ -1,4 +1,4 @@
-"""Uploads are deleted after their last use; other files that Gradio has stored, after an hour."""
+"""Uploads are deleted after their last use; other files that Gradio has stored, after a day."""
 
 import os
 from contextlib import suppress

@@ -18,6 +18,7 @@ MIN_GAP = 0.6  # between columns, in font sizes
 MAX_ROW_DISTANCE = 2.6  # between baselines, in font sizes
 MAX_SINGLE_WIDTH = 0.5  # of the region: a wider row without gaps is text
 MIN_HEADING_SIZE = 1.08  # of text between two tables, relative to theirs
+MIN_HEADING_DISTANCE = 1.15  # of bold text below a table, relative to the least distance of its rows
 MAX_MEAN_CHARS = 45  # of a cell; more is text in columns
 MIN_LEADING = 0.9  # distance of baselines, in font sizes; rows that are closer are not lines of one column
 TIGHT = 1.35  # distance of baselines, in font sizes, of lines in one cell
@@ -37,7 +38,7 @@ def find_aligned(rows: Sequence[list[Segment]], rules: Sequence[Rule]) -> list[I
     items: list[Item] = []
     group: list[list[Segment]] = []
     for row in _lift_cells(_untangled(rows)):
-        is_text = _is_text(row, width) or (bool(group) and _is_heading(group[-1], row))
+        is_text = _is_text(row, width) or (bool(group) and _is_heading(group, row))
         if group and (is_text or not _is_near(group[-1], row)):
             items += _table_in(group, rules)
             group = []
@@ -113,9 +114,13 @@ def _is_near(above: list[Segment], row: list[Segment]) -> bool:
     return row_distance(above, row) < MAX_ROW_DISTANCE
 
 
-def _is_heading(above: list[Segment], row: list[Segment]) -> bool:
-    """Return whether a row is a heading below a table, not a row of it."""
-    return len(row) == 1 and row[0].size > MIN_HEADING_SIZE * above[0].size
+def _is_heading(rows: Sequence[list[Segment]], row: list[Segment]) -> bool:
+    """Return whether a row is a heading below the rows of a table, not one of them: larger, or bold and apart."""
+    above = rows[-1]
+    if len(row) > 1 or row[0].size > MIN_HEADING_SIZE * above[0].size:
+        return len(row) == 1
+    usual = min((row_distance(*pair) for pair in pairwise(rows)), default=MAX_ROW_DISTANCE)
+    return row[0].bold and not above[0].bold and row_distance(above, row) > MIN_HEADING_DISTANCE * usual
 
 
 def _is_text(row: list[Segment], width: float) -> bool:

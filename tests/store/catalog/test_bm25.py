@@ -115,3 +115,10 @@ def test_an_owner_that_is_a_prefix_of_another_does_not_match_it():
     index.add([(1, "ab-1", "zebra"), (2, "ab-11", "zebra"), (3, "ab1-1", "zebra"), (4, "a-1", "zebra")])
     assert index.search("zebra", 9, ["ab"]) == ["ab-1", "ab-11"]
     assert index.search("zebra", 9, []) == []
+
+
+@pytest.mark.parametrize("question", ["25 m2", "25 m\u00b2", "the office"])
+def test_superscripts_and_ligatures_are_found_as_plain_letters_and_digits(question):
+    index = BM25Index(sqlite3.connect(":memory:"))
+    index.add([(1, "a-0", "The o\ufb03ce has 25\u00a0m\u00b2."), (2, "b-0", "A garden.")])
+    assert index.search(question, 1) == ["a-0"]

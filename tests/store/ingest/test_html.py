@@ -24,7 +24,7 @@ def test_headers_of_several_rows_combine_and_merged_cells_are_repeated():
 
 def test_a_row_of_one_cell_is_the_title_of_a_table_or_a_group_in_it():
     page = "<table><tr><th colspan=2>Fees<tr><th>Item<th>Price<tr><td colspan=2>Adults<tr><td>Day<td>5</table>"
-    assert lines_of(page) == ["Fees", "| Adults |", "| Item: Adults, Day | Price: 5 |"]
+    assert lines_of(page) == ["Fees", "| Adults: |", "| Item: Adults, Day | Price: 5 |"]
 
 
 @pytest.mark.parametrize("group", ["<td colspan=2>Children", "<th>Children<td>", "<td><b>Children</b><td>"])

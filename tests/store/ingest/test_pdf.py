@@ -194,6 +194,25 @@ def test_a_table_across_columns_of_text_stays_whole_below_its_caption(xs, ys):
     )
 
 
+def test_a_bold_line_between_tables_without_lines_separates_them():
+    meals = [
+        ["Meal", "From", "Price"],
+        ["Lunch", "12:00", "9.00"],
+        ["Dinner", "18:00", "25.00"],
+        ["Tea", "16:00", "6.50"],
+    ]
+    page = cells(FEES, 100, (72, 200, 300)) + text(72, 184, "Meals of the day", bold=True)
+    assert read(page + cells(meals, 208, (72, 160, 340))) == (
+        f"{FEE_ROWS}\n\n# Meals of the day\n\n| Meal: Lunch | From: 12:00 | Price: 9.00 |\n"
+        "| Meal: Dinner | From: 18:00 | Price: 25.00 |\n| Meal: Tea | From: 16:00 | Price: 6.50 |"
+    )
+
+
+def test_a_row_that_begins_like_a_caption_stays_in_its_table():
+    goods = [["Item", "Price", "Stock"], ["Chair", "12.50", "4"], ["Table", "100.00", "1"], ["Lamp", "9.99", "7"]]
+    assert "| Item: Table | Price: 100.00 | Stock: 1 |" in read(cells(goods, 100, (72, 200, 300)))
+
+
 def test_tables_side_by_side_stay_two():
     columns = [text(x, 100, BODY) + cells(FEES, 160, (x, x + 80, x + 140)) + text(x, 250, MORE) for x in (72, 320)]
     assert read("".join(columns)).split("\n\n") == 2 * [joined(BODY), FEE_ROWS, joined(MORE)]

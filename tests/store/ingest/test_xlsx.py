@@ -44,7 +44,7 @@ def test_each_visible_sheet_is_a_section_and_hidden_ones_give_a_warning():
 
 
 def test_a_bold_row_is_a_group_and_an_incomplete_one_is_not():
-    workbook = book(["Item", "Price"], ["Day", 5], ["Week"], ["Children"], ["Day", 3])
+    workbook = book(["Item", "Price"], ["Day", 5], ["Week"], ["Children"], ["Day", 3], bold=1)
     workbook.active["A4"].font = Font(bold=True)
     assert lines_of(workbook) == [
         "| Item: Day | Price: 5 |",
