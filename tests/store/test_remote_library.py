@@ -187,7 +187,7 @@ def test_a_panic_ends_the_call(served):
         remote.rename("x", "y")
 
 
-@pytest.mark.parametrize("status, message", [(502, "status 502"), (404, "no library of KVScope")])
+@pytest.mark.parametrize("status, message", [(502, "status 502"), (404, "not a KVScope library")])
 def test_what_a_proxy_answers_is_named(served, status, message):
     _, remote = served
     remote._client = httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(status)))
@@ -266,7 +266,7 @@ def test_another_version_and_what_is_no_library_are_named(tmp_path, monkeypatch)
         with pytest.raises(LibraryUnavailable, match="Update the library"):
             connect(url, KEY)
         monkeypatch.setattr(remote_library, "PROTOCOL_HEADER", "other")
-        with pytest.raises(LibraryUnavailable, match="no library of KVScope"):
+        with pytest.raises(LibraryUnavailable, match="not a KVScope library"):
             connect(url, KEY)
 
 

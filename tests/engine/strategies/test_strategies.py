@@ -209,7 +209,7 @@ def test_parameters_outside_their_range_are_refused_with_the_range(name, options
         ("epic", {"tokens": 1000}, "between 0 and 512"),
         ("epic", {"grouping": "budget"}, "its options: tokens"),
         ("direct", {"tokens": 3}, "its options: none"),
-        ("cacheclip", {"ratio": 0.5}, "no option"),
+        ("cacheclip", {"ratio": 0.5}, "not an option"),
         ("cacheclip", ["ratio"], "map names to values"),
     ],
 )

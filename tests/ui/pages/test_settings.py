@@ -95,7 +95,7 @@ def test_without_models_the_page_says_so_and_without_tiers_or_stale_documents_no
 def test_stale_documents_are_counted_by_their_settings():
     stale = [StaleChunking(512, 50, ("a", "b", "c")), StaleChunking(1000, 0, ("d",))]
     shown = model_info.render_stale_documents(stale, 256, 32).replace("\u00a0", " ")
-    assert "3 documents were chunked at 512 / 50 tokens; 1 document was chunked at 1000 / 0 tokens" in shown
+    assert "3 documents were chunked at 512 / 50 tokens. 1 document was chunked at 1000 / 0 tokens." in shown
     assert "current settings (256 / 32)" in shown
 
 
