@@ -74,6 +74,15 @@ class Candidate:
     highlight: str = ""  # the part of a whole sentence or row that answers
 
 
+@dataclass(frozen=True)
+class QuestionPart:
+    """One of several questions in one, and how the passages answer it."""
+
+    question: str
+    scores: SpanScores
+    ranked: list[RankedUnit]
+
+
 class Evidence:
     """What the passages of one prompt say about its question. Raises Cancelled once `cancel` is set."""
 
@@ -87,15 +96,12 @@ class Evidence:
         self.kind = QuestionKind.COMPARISON if self._several and kind in SECTION_KINDS else kind
         self._prepared = prepared
         self._ranker = UnitRanker(prepared, encoder)
-
-        def read(question: str) -> SpanScores:
-            return scorer.score(question, prepared.texts, cancel, self._ranker.likely_passages(question))
-
-        self.scores = read(prepared.standalone_question)
+        self._scorer, self._cancel = scorer, cancel
         self._section = find_section(prepared, self.kind, self._ranker.units)
         parts = split_parts(prepared.original_question) if self.kind in COMPOSABLE_KINDS else []
-        parts = parts if len(parts) > 1 else []
-        self._parts = [self._ranker.rank(part, read(part)) for part in parts]
+        self._parts = [self._read_part(part) for part in parts if len(parts) > 1]
+        if not self._parts:
+            self.scores = self._read(prepared.standalone_question)  # now, not when they are first used
 
     @property
     def has_answer(self) -> bool:
@@ -112,7 +118,7 @@ class Evidence:
         if self.kind is QuestionKind.COMPARISON:
             return self._comparison()
         if self._parts:
-            return self._quotes(each.unit for ranked in self._parts for each in ranked[:1])
+            return self._quotes(self._best_of_parts())
         if self.kind is QuestionKind.LIST:
             return self._list()
         if self.kind is QuestionKind.FACT and (announced := self._announced_list()):
@@ -223,11 +229,31 @@ class Evidence:
         """How likely an answer made of the best quote is right; 0 if no passage has what the question expects."""
         if self._prepared.changes or self._section.units:
             return 1.0 if self._prepared.changes else self._section.confidence  # by comparing all, or by its heading
+        if self._parts:
+            answered = [part for part in self._parts if part.ranked]
+            found = [quote_confidence(each.question, each.ranked[0], self._ranker, each.scores) for each in answered]
+            return sum(found) / len(self._parts)
         expected = expected_content(self._prepared.original_question)
-        has_form = expected is None or bool(self._parts) or any(map(expected.cell.search, self._prepared.texts))
+        has_form = expected is None or any(map(expected.cell.search, self._prepared.texts))
         if not has_form or not self._ranked:
             return 0.0
         return quote_confidence(self._prepared.standalone_question, self._ranked[0], self._ranker, self.scores)
+
+    @cached_property
+    def scores(self) -> SpanScores:
+        """The span scorer's scores for the whole question."""
+        return self._read(self._prepared.standalone_question)
+
+    def _read(self, question: str) -> SpanScores:
+        passages = self._ranker.likely_passages(question)
+        return self._scorer.score(question, self._prepared.texts, self._cancel, passages)
+
+    def _read_part(self, question: str) -> QuestionPart:
+        scores = self._read(question)
+        return QuestionPart(question, scores, self._ranker.rank(question, scores))
+
+    def _best_of_parts(self) -> list[Unit]:
+        return [each.unit for part in self._parts for each in part.ranked[:1]]
 
     @cached_property
     def _ranked(self) -> list[RankedUnit]:
@@ -329,7 +355,7 @@ class Evidence:
     def _comparison(self) -> list[Quote]:
         """Return the best quote and its counterpart in another document, or the next best of the same."""
         if self._parts:
-            units = [each.unit for ranked in self._parts for each in ranked[:1]]
+            units = self._best_of_parts()
         else:
             units = [each.unit for each in self._ranked[:2]]
             if units and self._several:
