@@ -374,14 +374,18 @@ class Engine:
         self, prepared: PreparedPrompt, trace: Trace, sampling: Sampler, cancel: Event | None = None
     ) -> Sampler:
         """Return the sampler of one answer, grounded in the passages if the model is. Raises Cancelled."""
-        return self._grounded(sampling, prepared, partial(self.evidence, prepared, trace, cancel))
+        if self.grounding is None:
+            return sampling
+        with trace.stage("ground"):
+            return self._grounded(sampling, prepared, partial(self.grounding.evidence, prepared, cancel))
 
     def evidence(self, prepared: PreparedPrompt, trace: Trace, cancel: Event | None = None) -> Evidence | None:
         """Return what the passages say about the question; None without a grounding model. Raises Cancelled."""
         if self.grounding is None:
             return None
         with trace.stage("ground"):
-            return self.grounding.evidence(prepared, cancel)
+            found = self.grounding.evidence(prepared, cancel)
+            return found and found.read()
 
     def _grounded(
         self, sampling: Sampler, prepared: PreparedPrompt, evidence: Callable[[], Evidence | None]

@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import chain
 from operator import attrgetter, itemgetter, mul
 from threading import Event
+from typing import Self
 
 from engine.generation.bridge import Bridge, connecting_units, find_bridges
 from engine.generation.cells import likely_cells
@@ -25,6 +26,7 @@ from engine.generation.ranking import (
     MAX_EMBEDDED_UNITS,
     MIN_PROBABILITY,
     TYPE_PENALTY,
+    QuestionPart,
     RankedUnit,
     UnitRanker,
     log_probability,
@@ -74,15 +76,6 @@ class Candidate:
     highlight: str = ""  # the part of a whole sentence or row that answers
 
 
-@dataclass(frozen=True)
-class QuestionPart:
-    """One of several questions in one, and how the passages answer it."""
-
-    question: str
-    scores: SpanScores
-    ranked: list[RankedUnit]
-
-
 class Evidence:
     """What the passages of one prompt say about its question. Raises Cancelled once `cancel` is set."""
 
@@ -98,10 +91,11 @@ class Evidence:
         self._ranker = UnitRanker(prepared, encoder)
         self._scorer, self._cancel = scorer, cancel
         self._section = find_section(prepared, self.kind, self._ranker.units)
-        parts = split_parts(prepared.original_question) if self.kind in COMPOSABLE_KINDS else []
-        self._parts = [self._read_part(part) for part in parts if len(parts) > 1]
-        if not self._parts:
-            self.scores = self._read(prepared.standalone_question)  # now, not when they are first used
+
+    def read(self) -> Self:
+        """Let the span scorer read now what an answer of quotes needs, not when that is first used."""
+        _ = self._parts or self.scores
+        return self
 
     @property
     def has_answer(self) -> bool:
@@ -243,6 +237,12 @@ class Evidence:
     def scores(self) -> SpanScores:
         """The span scorer's scores for the whole question."""
         return self._read(self._prepared.standalone_question)
+
+    @cached_property
+    def _parts(self) -> list[QuestionPart]:
+        """The questions in a question that contains several; none otherwise."""
+        parts = split_parts(self._prepared.original_question) if self.kind in COMPOSABLE_KINDS else []
+        return [self._read_part(part) for part in parts] if len(parts) > 1 else []
 
     def _read(self, question: str) -> SpanScores:
         passages = self._ranker.likely_passages(question)

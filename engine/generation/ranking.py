@@ -42,6 +42,15 @@ class RankedUnit:
     similarity: float = 0.0  # computed for the first ones only
 
 
+@dataclass(frozen=True)
+class QuestionPart:
+    """One of several questions in one, and how the passages answer it."""
+
+    question: str
+    scores: SpanScores
+    ranked: list[RankedUnit]
+
+
 class UnitRanker:
     """The units of the passages of one prompt, and how they rank for a question."""
 

@@ -4,6 +4,7 @@ import itertools
 from copy import copy
 from dataclasses import replace
 from threading import Event, Thread
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -351,7 +352,7 @@ def test_an_answer_made_of_quotes_does_not_wait_for_the_prefill(monkeypatch, sto
         return True
 
     monkeypatch.setattr("engine.generation.stream.fill_quoted_answer", quote)
-    monkeypatch.setattr(GroundingModel, "evidence", lambda *arguments: object())
+    monkeypatch.setattr(GroundingModel, "evidence", lambda *arguments: Mock())
     engine, cancel = make_engine("ferry", "tern"), Event()
     engine.grounding = GroundingModel()
     for answer in engine.ask(replace(ASK, recompute_ratio=1.0), cancel):

@@ -4,6 +4,7 @@ import itertools
 from copy import copy
 from dataclasses import replace
 from threading import Event
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -227,7 +228,7 @@ def test_quotes_are_drafted_only_if_they_depend_on_the_kv(monkeypatch, reads_kv)
         return True
 
     monkeypatch.setattr("engine.generation.stream.fill_quoted_answer", quote)
-    monkeypatch.setattr(GroundingModel, "evidence", lambda *arguments: object())
+    monkeypatch.setattr(GroundingModel, "evidence", lambda *arguments: Mock())
     engine = make_engine("ferry", "tern", "fares")
     engine.grounding = GroundingModel()
     engine.cache.insert_path = lambda *arguments: None

@@ -11,7 +11,7 @@ from engine.generation.ranking import UnitRanker
 from engine.generation.stream import fill_quoted_answer
 from engine.model.tokenizer import TokenizedText
 from engine.prompt.pack import PreparedPrompt
-from engine.prompt.question_kind import QuestionKind
+from engine.prompt.question_kind import QuestionKind, split_parts
 from engine.prompt.units import split_units
 from engine.request import Answer, Quote, Request
 from engine.trace import Trace
@@ -378,3 +378,18 @@ def test_of_each_document_that_is_asked_about_a_topic_a_quote_is_shown_if_it_has
     assert found.lead(found.quoted_answer()) == "two years → three years\n"
     found = evidence(question.replace("warranty", "oil"), Scorer("Oil it"), MANUAL, OTHER)
     assert texts_of(found.quoted_answer()) == ["Oil it once a month."]
+
+
+@pytest.mark.parametrize("question", ["What does it cost?", "What does it cost, and when is it open?"])
+def test_each_question_is_read_once(question):
+    class Counting(Scorer):
+        questions = []
+
+        def score(self, question, *arguments):
+            self.questions.append(question)
+            return super().score(question, *arguments)
+
+    scorer = Counting("9 euros")
+    found = evidence(question, scorer, "It costs 9 euros. It is open at noon.").read()
+    assert found.quoted_answer() is not None and found.has_answer is not None
+    assert scorer.questions == split_parts(question)
