@@ -382,14 +382,9 @@ def test_of_each_document_that_is_asked_about_a_topic_a_quote_is_shown_if_it_has
 
 @pytest.mark.parametrize("question", ["What does it cost?", "What does it cost, and when is it open?"])
 def test_each_question_is_read_once(question):
-    class Counting(Scorer):
-        questions = []
-
-        def score(self, question, *arguments):
-            self.questions.append(question)
-            return super().score(question, *arguments)
-
-    scorer = Counting("9 euros")
+    scorer, questions = Scorer("9 euros"), []
+    score = scorer.score
+    scorer.score = lambda each, *arguments: questions.append(each) or score(each, *arguments)
     found = evidence(question, scorer, "It costs 9 euros. It is open at noon.").read()
-    assert found.quoted_answer() is not None and found.has_answer is not None
-    assert scorer.questions == split_parts(question)
+    assert found.has_answer and found.quoted_answer() is not None
+    assert questions == split_parts(question)
