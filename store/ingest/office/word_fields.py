@@ -1,4 +1,4 @@
-"""Simple fields and equations of Word documents as plain runs, which mammoth keeps."""
+"""Word's simple fields, equations and carriage returns as plain runs and line breaks, which mammoth keeps."""
 
 from xml.etree.ElementTree import Element, SubElement
 
@@ -9,8 +9,10 @@ PARTS = {"e", "sup", "sub", "num", "den"}
 
 
 def dissolve_fields(document: Element) -> None:
-    """Put what simple fields contain in their place."""
+    """Put what simple fields contain in their place, and line breaks in that of carriage returns."""
     for parent in list(document.iter()):
+        if _name(parent) == "cr":
+            parent.tag = f"{parent.tag.removesuffix('cr')}br"
         while field := next((child for child in parent if _name(child) == FIELD), None):
             index = list(parent).index(field)
             parent[index : index + 1] = list(field)

@@ -84,6 +84,13 @@ def test_simple_fields_keep_their_text():
     assert parse(docx(body), "a.docx").text == "Table 1: Prices"
 
 
+def test_carriage_returns_separate_words():
+    assert parse(docx("<w:p><w:r><w:t>line</w:t><w:cr/><w:t>next</w:t></w:r></w:p>"), "a.docx").text.split() == [
+        "line",
+        "next",
+    ]
+
+
 def test_equations_are_text():
     math = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
     power = "<m:sSup><m:e><m:r><m:t>c</m:t></m:r></m:e><m:sup><m:r><m:t>2</m:t></m:r></m:sup></m:sSup>"
