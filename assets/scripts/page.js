@@ -102,6 +102,22 @@
     }
   });
 
+  // Stop replaces the button that starts work, and is replaced by it again. If the one that is gone had the focus, the
+  // other one gets it.
+  const RUN_BUTTONS = ["#ask", "#inspect-go", "#inspect-apply", "#compare-run"];
+  const PAIRED = [...RUN_BUTTONS, ...STOP_BUTTONS].join();
+  let focusedRow = null; // that of the paired button with the focus
+  document.addEventListener("focusin", (event) => {
+    focusedRow = event.target.matches(PAIRED) ? event.target.parentElement : null;
+  });
+  document.addEventListener("pointerdown", (event) => {
+    if (!event.target.closest(PAIRED)) focusedRow = null;
+  });
+  new MutationObserver(() => {
+    if (focusedRow === null || document.activeElement !== document.body) return;
+    [...focusedRow.querySelectorAll(PAIRED)].find(isVisible)?.focus({ preventScroll: true });
+  }).observe(document.documentElement, { childList: true, subtree: true, attributes: true, attributeFilter: ["class"] });
+
   // Gradio submits on Shift+Enter too; here it inserts a line break.
   for (const kind of ["keydown", "keypress"]) {
     window.addEventListener(
