@@ -5,7 +5,7 @@ import re
 
 SENTENCE_END = re.compile(r"(?<![.!?])[.!?]+(?=\s)|[。！？]+|\n+")  # noqa: RUF001  the lookbehind keeps '....' linear
 ABBREVIATION = re.compile(
-    r"(?<!\u00b0)\b(?:Mrs?|Ms|Dr|Prof|St|vs|e\.g|i\.e|Nr|Abs|Tel|incl|excl|ggf|evtl|ca|bzw|inkl|zzgl|z\.B|d\.h|[A-Z])\."
+    r"(?<!\u00b0)\b(?:Mrs?|Ms|Dr|Prof|St|vs|e\.g|i\.e|Nr|Abs|[Tt]el|Str|incl|excl|ggf|evtl|ca|bzw|inkl|zzgl|z\.B|d\.h|[A-Z])\."
 )
 ORDINAL = re.compile(  # '12. Juli'
     r"\b\d{1,2}\.(?=\s+(?:Jan|Feb|M\u00e4r|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez|Quartal|Jahrhundert|Stock|Etage))"
@@ -13,7 +13,7 @@ ORDINAL = re.compile(  # '12. Juli'
 LIST_NUMBER = re.compile(r"\s*\d{1,3}\.(?=\s|$)")  # of '1. Take the ferry'
 CITATION_MARK = re.compile(r"(?<= )\[(\d{1,3})\]")  # as `cite` writes it, after a space
 NUMBER_SIGN = re.compile(
-    r"\b(?:[Nn]o|[Ff]ig|[Ss]ec|[Aa]rt|approx|max|min|pp)\.(?=\s+(?:\d|$))"
+    r"\b(?:[Nn]o|[Ff]ig|[Ss]ec|[Ss]ect|[Aa]rt|[Ee]xt|[Rr]ef|approx|max|min|pp)\.(?=\s+(?:\d|$))"
 )  # 'No. 5', but not 'No. It is not.'
 UNSPACED_SCRIPTS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"  # Chinese and Japanese: no spaces between words
 WORD = re.compile(rf"\d+(?:[.,]\d+)*|[{UNSPACED_SCRIPTS}]|[^\W{UNSPACED_SCRIPTS}]+")

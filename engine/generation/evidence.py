@@ -129,7 +129,8 @@ class Evidence:
     def lead(self, quotes: Sequence[Quote]) -> str:
         """Return what an answer says before its quotes: 'Yes: ' or 'No: ', in German too, or what changed; or ''."""
         if self.kind is QuestionKind.YES_NO and not any(parse_row(quote.text) for quote in quotes):
-            return f"{verdict(self._prepared.original_question, ' '.join(quote.text for quote in quotes))}: "
+            answer = verdict(self._prepared.original_question, " ".join(quote.text for quote in quotes))
+            return answer and f"{answer}: "
         if self.kind is QuestionKind.COMPARISON and len({quote.document for quote in quotes}) == len(quotes) == 2:
             change = describe_change(*(quote.text for quote in quotes))
             return f"{change}\n" if change else ""

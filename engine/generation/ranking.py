@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from engine.generation.overlap import content_stems, sentence_scores
 from engine.generation.span_scorer import SpanScores
-from engine.generation.table_questions import codes, is_in_range, named_header
+from engine.generation.table_questions import codes, is_in_range, named_header, numbers
 from engine.model.encoder import Encoder
 from engine.prompt.answer_type import expected_content
 from engine.prompt.editions import other_editions
@@ -23,7 +23,7 @@ from store.markdown import parse_row
 OVERLAP_WEIGHT = 0.45  # nats per nat of shared words
 SIMILARITY_WEIGHT = 16.0  # nats per unit of the cosine between the embeddings of question and quote
 TYPE_PENALTY = 4.0  # nats for a quote, span or cell without the number, time or name that the question calls for
-EXACT_WEIGHT = 6.0  # nats for the question's code (such as a part number), a range with its number, or its edition
+EXACT_WEIGHT = 6.0  # nats for the question's code or edition, or a row with its number, alone or within a range
 NEWEST_WEIGHT = 2.0  # nats for the newest of several editions, if the question does not say which it means
 FOLLOW_UP_PENALTY = 12.0  # nats for a quote without any word that is new in a follow-up
 RANK_PENALTY = 0.15  # nats per passage before it
@@ -118,7 +118,7 @@ class UnitRanker:
 
         ranked = sorted((RankedUnit(unit, score(unit)) for unit in overlaps), key=attrgetter("score"), reverse=True)
         likely, rest = ranked[:MAX_EMBEDDED_UNITS], ranked[MAX_EMBEDDED_UNITS:]
-        cosines = self.cosines(question, [self.text(each.unit) for each in likely])
+        cosines = self.cosines(question, [self._with_heading(each.unit) for each in likely])
         similar = [
             RankedUnit(each.unit, each.score + SIMILARITY_WEIGHT * cosine, cosine)
             for each, cosine in zip(likely, cosines, strict=True)
@@ -131,6 +131,7 @@ class UnitRanker:
         is_whole = question == self._prepared.standalone_question
         wanted = (codes(original) if is_whole else set()) or codes(question)  # a follow-up is not about earlier codes
         expected, new_words = expected_content(question), self._new_words(question)
+        asked = set(numbers(question))
         told = original if is_whole and YEAR.search(original) else question
         other = other_editions(told, [hit.chunk.document_name for hit in self._prepared.hits])
 
@@ -138,7 +139,10 @@ class UnitRanker:
             text = self.text(unit)
             nats = 0.0
             row = parse_row(text) or []
-            if wanted & codes(text) or is_in_range(question, row) or named_header(question, [name for name, _ in row]):
+            is_exact = (
+                wanted & codes(text) or is_in_range(question, row) or asked & set(numbers(row[0][1] if row else ""))
+            )
+            if is_exact or named_header(question, [name for name, _ in row]):
                 nats += EXACT_WEIGHT
             nats -= EXACT_WEIGHT * (unit.passage in other.excluded) + NEWEST_WEIGHT * (unit.passage in other.older)
             if expected is not None and not expected.is_in(text):
@@ -188,6 +192,11 @@ class UnitRanker:
             last = sentence_scores(texts, original)
             scores = [sum(pair) for pair in zip(scores, last, strict=True)]
         return dict(zip((unit for units in by_passage for unit in units), scores, strict=True))
+
+    def _with_heading(self, unit: Unit) -> str:
+        """Return a unit's text; a list item or table row, which means little alone, below its heading."""
+        heading = self.headings[unit] if unit.block.kind in ("list", "table") else ""
+        return f"{heading}\n{self.text(unit)}" if heading else self.text(unit)
 
     def text(self, unit: Unit) -> str:
         return unit.text(self._prepared.texts)

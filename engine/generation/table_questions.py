@@ -41,6 +41,11 @@ NAMES_A_ROW = r"\b(?:which|what|who|whose|welche[rsnm]?|wer|wo|where)\b(?!['\u20
 SUPERLATIVE = re.compile(rf"{NAMES_A_ROW}.*\b(?:(?P<least>{LEAST})|{MOST})\b(?! of\b)", re.I)
 TOTAL = re.compile(r"(?:total|sum|all|overall|average|mean|gesamt|summe|insgesamt|durchschnitt|mittel)\b", re.I)
 REQUESTED = re.compile(r"\b(?:which|what|welche[rsnm]?)\s+([^\W\d_]+)", re.I)
+NEGATION = re.compile(
+    r"\b(?:not|no|never|none|nobody|nothing|cannot|excluded|prohibited|forbidden|refused|declined|closed|non-\w+)\b"
+    r"|n['\u2019]t\b|\b(?:nicht|nein|kein\w*|nie|niemand|verboten|untersagt|ausgeschlossen|geschlossen)\b",
+    re.I,
+)
 YES = re.compile(r"(?:yes|ja|x|\u2713|\u2714)\b.*|[x\u2713\u2714]", re.I)
 YES_OR_NO = re.compile(rf"{YES.pattern}|(?:no|nein)\b.*|[-\u2013\u2014]|", re.I)
 MIN_ROWS = 3
@@ -131,7 +136,8 @@ def extreme_cell(question: str, rows: Sequence[Cells], similarities: dict[str, f
 def listed_rows(question: str, rows: Sequence[Cells]) -> list[int]:
     """Return the rows that a question about a table asks to list.
 
-    These are the rows that say yes in a column that the question names, or all rows if it asks for a column's values.
+    These are the rows that say yes in a column that the question names, or no if the question is negative, or all rows
+    if it asks for a column's values.
     """
     stems = content_stems(question)
     for header in dict.fromkeys(header for row in rows for header, _ in row[1:]):
@@ -139,7 +145,9 @@ def listed_rows(question: str, rows: Sequence[Cells]) -> list[int]:
         words = content_stems(header)
         is_named = any(word[:4] == other[:4] for word in stems for other in words)  # 'laden' in 'Ladeplatz'
         if is_named and all(map(YES_OR_NO.fullmatch, values)) and any(map(YES.fullmatch, values)):
-            return [index for index, value in enumerate(values) if YES.fullmatch(value)]
+            is_negative = bool(NEGATION.search(question))
+            said = [bool(YES.fullmatch(value)) != is_negative for value in values]
+            return [i for i, row in enumerate(rows) if said[i] and not TOTAL.match(row[0][1])]
     label = rows[0][0][0] if rows and rows[0] else ""
     if stems & content_stems(label):
         return [index for index, row in enumerate(rows) if row and not TOTAL.match(row[0][1])]

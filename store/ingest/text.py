@@ -2,12 +2,14 @@
 
 import codecs
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 
 from store.errors import UnreadableDocument
 from store.ingest.document import ParsedDocument
 from store.ingest.encoding import CONTROL, guess_encodings, guess_utf16
 from store.limits import Limits
+from store.markdown import LIST_ITEM
 
 BOMS = {
     codecs.BOM_UTF8: "utf-8-sig",
@@ -19,6 +21,10 @@ BOMS = {
 MAX_CONTROL_RATIO = 0.001  # control bytes of all bytes; more is binary
 MAX_INVALID_RATIO = 0.1  # invalid sequences per valid multi-byte character; up to it, damaged UTF-8
 LINE_ENDS = re.compile(r"\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+QUOTED_LINE = re.compile(r"^>[> ]*", re.M)
+MIN_QUOTED_LINES = 3  # of an e-mail
+MIN_WIDTH, MAX_WIDTH = 45, 100  # characters of a line that was wrapped
+MIN_IN_SENTENCE = 0.34  # of the lines after the first one that begin with a small letter
 MISFIT = re.compile(r"[\x80-\x9f\ufffd]")  # what bytes that an encoding does not use are decoded to
 GUESSED = "Its encoding was guessed as {}; if characters look wrong, save it as UTF-8."
 EXPONENT = re.compile(r" *[+\u2212-]?\d+ *")
@@ -31,7 +37,29 @@ UNWANTED = re.compile(r"[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\u
 def parse_text(data: bytes, name: str, limits: Limits) -> ParsedDocument:
     """Return the text, with any Markdown syntax. Raises UnreadableDocument if it is not text."""
     text, warning = decode(data, name)
-    return ParsedDocument(normalize(text), warning=warning)
+    return ParsedDocument(unwrap(normalize(text)), warning=warning)
+
+
+def unwrap(text: str) -> str:
+    """Join the lines of paragraphs that were wrapped at a width, also those of quotes in an e-mail, without marks."""
+    if len(QUOTED_LINE.findall(text)) >= MIN_QUOTED_LINES:
+        text = QUOTED_LINE.sub("", text)
+    paragraphs = (part.split("\n") for part in text.split("\n\n"))
+    return "\n\n".join((" " if _is_wrapped(lines) else "\n").join(lines) for lines in paragraphs)
+
+
+def _is_wrapped(paragraph: Sequence[str]) -> bool:
+    *lines, last = paragraph
+    following = [*lines[1:], last]
+    in_sentence = sum(line[:1].islower() for line in following)
+    widths = list(map(len, lines))
+    return (
+        bool(lines)
+        and min(widths) >= MIN_WIDTH
+        and max(*widths, len(last)) <= MAX_WIDTH
+        and MIN_IN_SENTENCE * len(following) <= in_sentence
+        and not any(map(LIST_ITEM.match, following))
+    )
 
 
 def decode(data: bytes, name: str) -> tuple[str, str]:

@@ -388,3 +388,17 @@ def test_each_question_is_read_once(question):
     found = evidence(question, scorer, "It costs 9 euros. It is open at noon.").read()
     assert found.has_answer and found.quoted_answer() is not None
     assert questions == split_parts(question)
+
+
+def test_a_row_or_item_is_embedded_below_its_heading():
+    text = "## Rent\n\n- Monthly: 985\n- Yearly: 990\n\n## Deposit\n\n- Monthly: 500"
+    found = evidence("What is the rent?", Scorer("985", "500"), text, encoder=Encoder("Deposit"))
+    (best, *_) = evidence("What is the Deposit?", Scorer("985", "500"), text, encoder=Encoder("Deposit"))._ranked
+    assert found._ranker.text(best.unit) == "Monthly: 500" and best.similarity > 0.9
+
+
+def test_a_number_in_the_question_selects_the_row_with_that_number():
+    text = "| Insured: \u00a340,000 | Premium: 147 |\n| Insured: \u00a360,000 | Premium: 196 |"
+    for asked, premium in (("60000", "196"), ("\u00a340,000", "147")):
+        found = evidence(f"What is the premium for {asked}?", Scorer("147", "196"), text)
+        assert premium in texts_of(found.closest())[0]

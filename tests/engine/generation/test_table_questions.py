@@ -87,6 +87,7 @@ def test_similarity_decides_where_no_word_names_the_column():
 
 def test_rows_are_listed_by_a_yes_in_the_named_column_or_all_by_the_first_column():
     assert listed_rows("Where can visitors find parking?", SITES) == [0, 2]
+    assert listed_rows("Which sites have no parking?", SITES) == [1]
     assert listed_rows("Name all sites.", SITES) == [0, 1, 2]
     assert listed_rows("Name all colours.", SITES) == []
     assert listed_rows("Name all sites.", []) == []

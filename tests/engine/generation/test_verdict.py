@@ -17,6 +17,18 @@ from engine.generation.verdict import verdict
         ("Und darf ich rauchen?", "Rauchen ist erlaubt.", "Ja"),
         ("Laut Vertrag, darf ich rauchen?", "Rauchen ist verboten.", "Nein"),
         ("Is the den open to us?", "It is open to all.", "Yes"),
+        ("Is smoking on the balcony ok?", "Do not smoke in the hall; smoking on the balcony is permitted.", "Yes"),
+        ("May dogs come?", "Cats may not come, but dogs may come on a lead.", "Yes"),
+        (
+            "Darf ich im Einer aufs Wasser?",
+            "Auf dem Wasser gilt Westenpflicht; Fahrten im Einer sind verboten.",
+            "Nein",
+        ),
+        ("Hat das Sekretariat am Donnerstag offen?", "Donnerstag: geschlossen", "Nein"),
+        ("Is it closed on Monday?", "Monday: closed", "Yes"),
+        ("Is the deposit refundable?", "The deposit is non-refundable.", "No"),
+        ("Are dogs allowed?", "Dogs require the Landlord's written consent.", ""),
+        ("Do dogs require consent?", "Dogs require the Landlord's written consent.", "Yes"),
     ],
 )
 def test_negation_decides_between_yes_and_no(question, answer, expected):

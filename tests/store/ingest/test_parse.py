@@ -260,3 +260,30 @@ def test_unterminated_tags_are_text_and_parsed_in_linear_time():
         ("<p>Where <b>a</b> is:</p> if a <b and c <d then e; " + "if a <b and c <d then e; " * 4000).encode(), "a.html"
     ).text
     assert text.startswith("Where **a** is:") and text.endswith("if a <b and c <d then e;")  # hours, tag by tag
+
+
+WRAPPED = (
+    "We have booked the hall for the summer party on the 19th, and please\n"
+    "no bouncy castle this time, after what happened to Pete at the last\n"
+    "one. Who brings salad?"
+)
+
+
+def test_wrapped_lines_of_text_are_joined_also_in_quotes_of_an_email():
+    joined = WRAPPED.replace("\n", " ")
+    assert parse(WRAPPED.encode(), "a.txt").text == joined
+    quoted = "I do.\n\n" + "\n".join(f"> {line}" for line in WRAPPED.split("\n"))
+    assert parse(quoted.encode(), "a.txt").text == f"I do.\n\n{joined}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the sea\nis blue\nand deep",
+        "2025-01-01 12:00:00 INFO the ferry has left the harbour\n2025-01-01 12:30:00 INFO the ferry has arrived there",
+        "Bring these to the party, all of them, as agreed last week:\n- a salad for four people, and plates\n- a drink",
+        "> 5 years: 10 %",
+    ],
+)
+def test_other_lines_of_text_stay_lines(text):
+    assert parse(text.encode(), "a.txt").text == text
