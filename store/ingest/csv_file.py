@@ -63,6 +63,8 @@ def _format(rows: Iterator[tuple[int, list[str]]], name: str, limits: Limits) ->
     A blank line ends a table if the header of another one follows.
     """
     sample = list(islice(rows, NUM_SAMPLE_ROWS))
+    if 2 * len({number for number, _ in sample}) > len(sample):  # blank lines between rows separate no tables
+        sample, rows = [(0, row) for _, row in sample], ((0, row) for _, row in rows)
     parts = _take_lines(sample)
     tables: list[_Table] = []
     num_chars = num_cells = 0

@@ -79,10 +79,11 @@ def _in_order(shapes: Iterable[Any], line_height: int) -> Iterator[Any]:
     """Yield shapes line by line and from left to right; headings side by side each with the text below it."""
     by_line = sorted(shapes, key=lambda shape: ((shape.top or 0) // line_height, shape.left or 0))
     lines = [list(line) for _, line in groupby(by_line, key=lambda shape: (shape.top or 0) // line_height)]
+    lines.reverse()
     while lines:
-        line, *lines = lines
-        if lines and len(line) > 1 and _are_headings(line, lines[0], line_height):
-            line = list(chain.from_iterable(zip(line, lines.pop(0), strict=True)))
+        line = lines.pop()
+        if lines and len(line) > 1 and _are_headings(line, lines[-1], line_height):
+            line = list(chain.from_iterable(zip(line, lines.pop(), strict=True)))
         yield from line
 
 

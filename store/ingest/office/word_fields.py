@@ -3,7 +3,7 @@
 from xml.etree.ElementTree import Element, SubElement
 
 FIELD = "fldSimple"  # the number of a caption, a cross-reference, a name from mail merge
-EQUATION = "oMath"
+EQUATIONS = {"oMath", "oMathPara"}
 BETWEEN = {"sSup": "^", "sSub": "_", "f": "/"}  # written between the parts of a power, an index, a fraction
 PARTS = {"e", "sup", "sub", "num", "den"}
 
@@ -13,21 +13,21 @@ def dissolve_fields(document: Element) -> None:
     for parent in list(document.iter()):
         if _name(parent) == "cr":
             parent.tag = f"{parent.tag.removesuffix('cr')}br"
-        while field := next((child for child in parent if _name(child) == FIELD), None):
-            index = list(parent).index(field)
-            parent[index : index + 1] = list(field)
+        children = list(parent)
+        while any(_name(child) == FIELD for child in children):
+            children = [part for child in children for part in (child if _name(child) == FIELD else [child])]
+            parent[:] = children
 
 
 def write_equations(document: Element) -> None:
     """Replace each equation by a run with its text, such as 'E=mc^2'."""
-    for paragraph in [each for each in document.iter() if _name(each) == "p"]:
-        namespace = paragraph.tag.removesuffix("p")
-        for parent in list(paragraph.iter()):
-            for index, child in enumerate(parent):
-                if _name(child) == EQUATION:
-                    run = Element(f"{namespace}r")
-                    SubElement(run, f"{namespace}t").text = _text(child)
-                    parent[index] = run
+    namespace = document.tag.partition("}")[0] + "}"
+    for parent in list(document.iter()):
+        for index, child in enumerate(parent):
+            if _name(child) in EQUATIONS:
+                run = Element(f"{namespace}r")
+                SubElement(run, f"{namespace}t").text = _text(child)
+                parent[index] = run
 
 
 def _text(element: Element) -> str:

@@ -93,3 +93,10 @@ def test_a_second_header_after_a_blank_line_begins_another_table():
         "| Item: Coffee | Stock: 20 |",
         "| Item: Tea | Stock: 30 |",
     ]
+
+
+def test_blank_lines_between_all_rows_separate_no_tables():
+    assert lines_of("Name,City\n\nAnn,Rome\n\nBo,Oslo\n")[1:] == [
+        "| Name: Ann | City: Rome |",
+        "| Name: Bo | City: Oslo |",
+    ]

@@ -98,3 +98,5 @@ def test_equations_are_text():
     equation = f"<m:oMath {math}><m:r><m:t>E=m</m:t></m:r>{power}<m:r><m:t>+</m:t></m:r>{fraction}</m:oMath>"
     body = f"<w:p><w:r><w:t>It is </w:t></w:r>{equation}<w:r><w:t>.</w:t></w:r></w:p>"
     assert parse(docx(body), "a.docx").text == "It is E=mc^2+(a+b)/2."
+    apart = f"<w:p><m:oMathPara {math}>{equation}</m:oMathPara></w:p>"
+    assert parse(docx(apart), "a.docx").text == "E=mc^2+(a+b)/2"
