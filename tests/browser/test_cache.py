@@ -33,6 +33,7 @@ def line(tab, place):
     return tab.page.locator("#cache-list button").nth(place)
 
 
+@pytest.mark.slow
 def test_the_tree_by_mouse_and_the_list_by_keyboard_show_a_passage(look):
     tab = look()
     expect(tab.page.locator("#cache-tree .slice")).to_have_count(19)  # 15 passages, 3 documents, the root

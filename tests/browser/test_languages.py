@@ -92,6 +92,7 @@ def test_names_stay_in_sentences_and_german_has_its_own_numbers(visit):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_figures_are_translated_but_the_names_in_the_tree_of_the_cache_are_not(visit, backend, monkeypatch):
     points = tuple(FidelityPoint(at, kl, 0.9, 1500.0, 4.0) for at, kl in ((0.0, 0.2), (0.1, 0.08), (0.4, 0.02)))
     status = FidelityStatus(24, 24, FidelityCurve("cacheclip", points, 6000.0, 24))

@@ -89,6 +89,7 @@ def test_files_added_in_the_sidebar_are_listed_here_and_deleted_in_both_places(v
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_the_table_is_filtered_and_sorted_passages_are_paged_and_shown_in_context(visit, backend):
     backend.stored_documents = some(12)
     tab = open_library(visit)
