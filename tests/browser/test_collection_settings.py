@@ -14,7 +14,6 @@ HOSTILE = "<img src=x onerror='window.harmed = 2'>"
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_a_collection_remembers_its_settings_and_they_apply_while_it_is_chosen(visit, backend):
     backend.stored_documents = [
         Document("d" * 64, "log.txt", 10, None, 1, time.time(), collections=(HOSTILE,)),
