@@ -105,7 +105,7 @@ def render_summary(inspection: Inspection, method: MethodInfo, target: int, mask
         if exact and method.has_ratio:
             hint = "Passage 1 is exact already." if exact == 1 else f"Passages 1 to {exact} are exact already."
             note = tag("p", hint, class_="kv-muted", title=_EXACT)
-    question = tag("h2", inspection.question, class_="kv-question", dir="auto", translate="no")
+    question = tag("p", inspection.question, class_="kv-muted", dir="auto", translate="no")
     return tag("div", question, tag("p", tag("strong", value), tag("small", caption), class_="kv-big"), note)
 
 
