@@ -384,8 +384,7 @@ class Engine:
         if self.grounding is None:
             return None
         with trace.stage("ground"):
-            found = self.grounding.evidence(prepared, cancel)
-            return found and found.read()
+            return (found := self.grounding.evidence(prepared, cancel)) and found.read()
 
     def _grounded(
         self, sampling: Sampler, prepared: PreparedPrompt, evidence: Callable[[], Evidence | None]
