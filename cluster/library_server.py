@@ -1,7 +1,6 @@
 """The library of several KVScope instances as a server: `python -m cluster library`.
 
-Its client is `store/remote_library.py`.
-It is the only process that writes documents.
+Its client is `store/remote_library.py`. It is the only process that writes documents.
 """
 
 import logging

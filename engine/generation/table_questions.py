@@ -42,7 +42,7 @@ SUPERLATIVE = re.compile(rf"{NAMES_A_ROW}.*\b(?:(?P<least>{LEAST})|{MOST})\b(?! 
 TOTAL = re.compile(r"(?:total|sum|all|overall|average|mean|gesamt|summe|insgesamt|durchschnitt|mittel)\b", re.I)
 REQUESTED = re.compile(r"\b(?:which|what|welche[rsnm]?)\s+([^\W\d_]+)", re.I)
 NEGATION = re.compile(
-    r"\b(?:not|no|never|none|nobody|nothing|cannot|excluded|prohibited|forbidden|refused|declined|closed|non-\w+)\b"
+    r"\b(?:not|no(?:ne|body|thing)?|never|cannot|excluded|prohibited|forbidden|refused|declined|closed|non-\w+)\b"
     r"|n['\u2019]t\b|\b(?:nicht|nein|kein\w*|nie|niemand|verboten|untersagt|ausgeschlossen|geschlossen)\b",
     re.I,
 )
