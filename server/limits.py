@@ -67,8 +67,8 @@ class UploadLimits:
         """Count an upload. Raises ApiError (429) if it is one too many, (413) if it alone exceeds the limit."""
         max_mib = self._limits.client_upload_mib
         if size_bytes > max_mib * 2**20:
-            message = f"This upload is larger than the limit of {max_mib:,} MiB of uploads per hour (--client-upload-mib)."
-            raise ApiError(413, message)
+            limit = f"{max_mib:,} MiB of uploads per hour (--client-upload-mib)"
+            raise ApiError(413, f"This upload is larger than the limit of {limit}.")
         check(self._uploads, client, "uploads per hour", limit=f"{self._limits.client_uploads:,} (--client-uploads)")
         limit = f"{max_mib:,} (--client-upload-mib)"
         check(self._bytes, client, "MiB of uploads per hour", size_bytes, limit)
