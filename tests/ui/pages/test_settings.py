@@ -221,6 +221,12 @@ def test_applying_keeps_what_another_tab_has_changed_meanwhile(page, backend):
     assert backend.models.applied == [replace(seen, model=SMALL.name, eviction_policy="lru", reranker="on")]
 
 
+def test_input_of_another_section_is_kept_while_settings_are_applied(page):
+    shown = list(page.follow(WANTED, {"eviction_policy": "lru"}))[-1]
+    assert shown[page.cache.components["eviction_policy"]] == "lru"
+    assert page.chunking.inputs.components["chunk_size"] not in shown
+
+
 def test_stale_documents_are_reindexed(page, backend):
     backend.stored_documents = [Document(name, f"{name}.md", 1, None, 1, 0.0) for name in "abc"]
     backend.models.stale = [StaleChunking(512, 50, ("a", "b")), StaleChunking(64, 8, ("c",))]

@@ -43,7 +43,9 @@ _SHORT = "There may not be enough memory: the system may slow down or end KVScop
 class ModelsSection:
     """The section: `loaded` models, `presets` to load by one click, `estimates` of the chosen models' memory."""
 
-    def __init__(self, models: ModelService, apply: Callable[[dict[str, Any]], Iterator[Update]]) -> None:
+    def __init__(
+        self, models: ModelService, apply: Callable[[SettingsChange, dict[str, Any]], Iterator[Update]]
+    ) -> None:
         """Create the section inside the open Blocks."""
         self._models = models
         self._apply = apply
@@ -140,7 +142,7 @@ class ModelsSection:
 
     def load_anyway(self, seen: SettingsChange, *values: Any) -> Iterator[Update]:
         yield self.show()
-        yield from self._apply(self.inputs.read(values, seen))
+        yield from self._apply(seen, self.inputs.read(values, seen))
 
     def show(self, estimates: str = "", confirm: bool = False) -> Update:
         """Show memory estimates, with the buttons of a confirmation or the usual ones; nothing is loaded."""

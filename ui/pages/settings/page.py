@@ -1,7 +1,7 @@
 """The Settings page: models, chunking, cache, system prompt, appearance and system information."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -106,14 +106,18 @@ class Settings:
     def refresh(self, seen: SettingsChange | None) -> Iterator[Update]:
         """Show the current state; unapplied input is kept unless the settings have changed since `seen`."""
         try:
+            current = self._models.current()
             yield self._updates(seen)
             if self._models.reload_status().running:
-                yield from self.follow()
+                yield from self.follow(current)
         except Exception as error:  # noqa: BLE001  the UI's boundary
             yield {self.status: error_box(user_message(error))}
 
-    def follow(self, changes: Mapping[str, Any] | None = None) -> Iterator[Update]:
-        """Show the latest reload until it ends; with `changes`, fields of `SettingsChange`, start it first."""
+    def follow(self, seen: SettingsChange, changes: Mapping[str, Any] | None = None) -> Iterator[Update]:
+        """Show the latest reload until it ends; with `changes`, fields of `SettingsChange`, start it first.
+
+        Input that was neither applied nor changed since `seen` is kept.
+        """
         try:
             if changes is not None:
                 self._models.apply(replace(self._models.current(), **changes))
@@ -121,13 +125,13 @@ class Settings:
                 yield {self.status: render_reload(reload), self._cancel: gr.Button(visible=reload.can_stop)}
                 time.sleep(_POLL_S)
             status = render_reload(reload, "" if changes is None else _DONE)
-            yield {**self._updates(), self.status: status, self._cancel: gr.Button(visible=False)}
+            yield {**self._updates(seen, changes or ()), self.status: status, self._cancel: gr.Button(visible=False)}
         except Exception as error:  # noqa: BLE001  the UI's boundary
             yield {self.status: error_box(user_message(error)), self._cancel: gr.Button(visible=False)}
 
     def _apply_on_click(self, button: gr.Button, inputs: SettingInputs, outputs: list[Any]) -> None:
         def apply(seen: SettingsChange, *values: Any) -> Iterator[Update]:
-            yield from self.follow(inputs.read(values, seen))
+            yield from self.follow(seen, inputs.read(values, seen))
 
         button.click(apply, [self.seen, *inputs.components.values()], outputs, **RELOAD_QUEUE)
 
@@ -147,8 +151,8 @@ class Settings:
             add(gr.Dropdown, "eviction_policy", _POLICY_INFO, policies, label="Eviction policy", filterable=False)
         return inputs
 
-    def _updates(self, seen: SettingsChange | None = None) -> Update:
-        """Return everything that a reload may have changed."""
+    def _updates(self, seen: SettingsChange | None, applied: Collection[str] = ()) -> Update:
+        """Return everything that a reload may have changed: of the inputs, those `applied` or changed since `seen`."""
         current, fidelity = self._models.current(), self._models.fidelity()
         curve = fidelity.curve
         update: Update = {
@@ -160,9 +164,8 @@ class Settings:
             self._about: render_system_info(self._models.system_info()),
             self.seen: current,
         }
-        if current != seen:
-            for inputs in self._inputs:
-                update |= inputs.show(current)
+        for inputs in self._inputs:
+            update |= inputs.show(current, seen, applied)
         return update
 
 

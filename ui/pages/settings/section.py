@@ -1,6 +1,6 @@
 """What the sections of the Settings page share: heading and description on the left, inputs on the right."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -54,6 +54,12 @@ class SettingInputs:
                 changes[name] = type(before)(value)
         return changes
 
-    def show(self, settings: SettingsChange) -> Update:
-        """Return the inputs with the values of `settings`."""
-        return {component: getattr(settings, name) for name, component in self.components.items()}
+    def show(
+        self, settings: SettingsChange, seen: SettingsChange | None = None, applied: Collection[str] = ()
+    ) -> Update:
+        """Return the inputs with the values of `settings`; with `seen`, those changed since and those `applied`."""
+        return {
+            component: getattr(settings, name)
+            for name, component in self.components.items()
+            if seen is None or name in applied or getattr(settings, name) != getattr(seen, name)
+        }
