@@ -28,7 +28,7 @@ from store.atomic import write_atomic
 
 FOLDER = Path(__file__).parent
 SOURCES = ("slot_attention.cpp", "decode_step.cpp")
-HEADERS = ("simd.h", "decode_attention.h")
+HEADERS = ("simd.h", "tiles.h", "decode_attention.h")
 COMPILERS = ("c++", "g++", "clang++")  # the first that exists, after $CXX
 # Without contraction of a * b + c, results do not depend on how the compiler unrolls: rows stay independent of others.
 FLAGS = ("-std=c++17", "-O3", "-ffp-contract=off", "-fopenmp", "-shared", "-fPIC")
@@ -160,7 +160,8 @@ def _compile(compiler: str, library: Path, timeout_s: float) -> None:
     with tempfile.TemporaryDirectory(dir=library.parent) as folder:
         target = Path(folder) / library.name
         sources = [str(FOLDER / name) for name in SOURCES]
-        _run([compiler, *FLAGS, *INSTRUCTIONS, "-o", str(target), *sources], "compiling", timeout_s)
+        amx = ["-DUSE_AMX"] if torch.cpu.get_capabilities().get("amx_bf16") else []
+        _run([compiler, *FLAGS, *INSTRUCTIONS, *amx, "-o", str(target), *sources], "compiling", timeout_s)
         os.replace(target, library)
 
 

@@ -1,10 +1,10 @@
-// Slot-causal attention with grouped query heads, for AVX-512 BF16: out = softmax(q k^T scale) v, where the row at slot s
-// attends to slots 0..s. bf16 in and out; logits, softmax and sums in fp32 (FlashAttention's online softmax,
+// Slot-causal attention with grouped query heads, for AVX-512 BF16 and AMX: out = softmax(q k^T scale) v, where the row at
+// slot s attends to slots 0..s. bf16 in and out; logits, softmax and sums in fp32 (FlashAttention's online softmax,
 // arXiv:2205.14135).
 //
-// A lane is one row of one query head. 48 lanes of a key head's group run together, in three vectors of 16, so every key
-// and value is read once for all of them: the logits of a block of keys are held transposed, [keys][lanes], and so are
-// the outputs, [head dimension][lanes]. A lane's result does not depend on the other lanes.
+// A lane is one row of one query head. 48 lanes of a key head's group run together, in three vectors of 16 (with AMX 32,
+// in two), so every key and value is read once for all of them: the logits of a block of keys are held transposed,
+// [keys][lanes], and so are the outputs, [head dimension][lanes]. A lane's result does not depend on the other lanes.
 
 #include <immintrin.h>
 #include <omp.h>
@@ -16,14 +16,15 @@
 #include <cstring>
 
 #include "simd.h"
+#include "tiles.h"
 
 namespace {
 
-constexpr int VECTORS = 3;
-constexpr int LANES = 16 * VECTORS;
+constexpr int vectors(bool amx) { return amx ? 2 : 3; }
 constexpr int KEY_BLOCK = 128;  // keys per step of the online softmax
 constexpr int PAD = 32;         // keys are processed in multiples of it
 constexpr int TILE = 8;         // keys, or dimensions, whose sums are in registers together: 8 x 3 of 32
+constexpr int TAIL = 16;        // the last num_keys % TAIL keys are copied, so that whole tiles can be read
 
 struct Tensor3 {  // [heads][rows][head dimension], strides in elements; the head dimension is contiguous
     bf16 *data;
@@ -96,23 +97,37 @@ struct Interleave {
 };
 constexpr Interleave LOW_WORDS(0, 32), HIGH_WORDS(16, 48), HALVES(0, 16);
 
-// Values of the PAD keys from `first` on -> pairs [PAD / 2][D], each dword two neighbouring keys; 0 past the last key.
-template <int D> void pack_values(const Problem &p, int64_t head, int64_t first, uint32_t *pairs) {
-    for (int64_t k = first; k < first + PAD; k += 2, pairs += D)
-        for (int d = 0; d < D; d += 32) {
+// Values of the PAD keys from `first` on -> pairs [PAD / 2][D], or [D][PAD / 2] for AMX, each dword two neighbouring keys;
+// 0 past the last key.
+template <int D, bool AMX> void pack_values(const Problem &p, int64_t head, int64_t first, uint32_t *pairs) {
+    for (int d = 0; d < D; d += 32) {
+        __m512i low[PAD / 2], high[PAD / 2];  // dimensions d..d + 15 and d + 16..d + 31 of each pair
+        for (int i = 0; i < PAD / 2; i++) {
+            const int64_t k = first + 2 * i;
             const __m512i zero = _mm512_setzero_si512();
             const __m512i a = k < p.num_keys ? _mm512_loadu_si512(p.value.at(head, k) + d) : zero;
             const __m512i b = k + 1 < p.num_keys ? _mm512_loadu_si512(p.value.at(head, k + 1) + d) : zero;
-            _mm512_store_si512(pairs + d, _mm512_permutex2var_epi16(a, _mm512_load_si512(LOW_WORDS.words), b));
-            _mm512_store_si512(pairs + d + 16, _mm512_permutex2var_epi16(a, _mm512_load_si512(HIGH_WORDS.words), b));
+            low[i] = _mm512_permutex2var_epi16(a, _mm512_load_si512(LOW_WORDS.words), b);
+            high[i] = _mm512_permutex2var_epi16(a, _mm512_load_si512(HIGH_WORDS.words), b);
         }
+        if (AMX) {
+            transpose(low);
+            transpose(high);
+        }
+        uint32_t *target = pairs + d * (AMX ? PAD / 2 : 1);
+        for (int i = 0; i < PAD / 2; i++) {
+            _mm512_store_si512(target + i * (AMX ? PAD / 2 : D), low[i]);
+            _mm512_store_si512(target + (AMX ? (16 + i) * (PAD / 2) : i * D + 16), high[i]);
+        }
+    }
 }
 
-// Softmax numerators of `count` keys, [count][LANES] logits -> bf16 pairs [count / 2][LANES]. Updates each lane's maximum
+// Softmax numerators of `count` keys, [count][lanes] logits -> bf16 pairs [count / 2][lanes]. Updates each lane's maximum
 // and sum, and returns in `rescale` the factor for what was summed before.
-template <bool MASKED>
+template <bool MASKED, int VECTORS>
 void softmax_block(const float *logits, uint32_t *weights, int count, int first, const __m512i *slots, float scale,
                    __m512 *maxima, __m512 *sums, __m512 *rescale) {
+    constexpr int LANES = 16 * VECTORS;
     const __m512 factor = _mm512_set1_ps(scale);
     const __m512i order = _mm512_load_si512(HALVES.words);
     for (int v = 0; v < VECTORS; v++) {
@@ -150,9 +165,10 @@ void softmax_block(const float *logits, uint32_t *weights, int count, int first,
 }
 
 // sums[i][lane] += sum over j of left[i * left_step + j * left_stride] . right[j][lane], in pairs of bf16, for TILE rows i.
+template <int VECTORS>
 inline void multiply(__m512 sums[TILE][VECTORS], const uint32_t *left, int64_t left_step, int64_t left_stride,
                      const uint32_t *right, int count) {
-    for (int j = 0; j < count; j++, left += left_stride, right += LANES) {
+    for (int j = 0; j < count; j++, left += left_stride, right += 16 * VECTORS) {
         __m512bh lanes[VECTORS];
         for (int v = 0; v < VECTORS; v++) lanes[v] = (__m512bh)_mm512_load_si512(right + 16 * v);
 #pragma GCC unroll 8
@@ -163,7 +179,7 @@ inline void multiply(__m512 sums[TILE][VECTORS], const uint32_t *left, int64_t l
     }
 }
 
-template <int D> struct Workspace {
+template <int D, int LANES> struct Workspace {
     alignas(64) float logits[KEY_BLOCK * LANES];
     alignas(64) uint32_t weights[KEY_BLOCK / 2 * LANES];
     alignas(64) uint32_t queries[D / 2 * LANES];  // pairs of dimensions
@@ -172,9 +188,10 @@ template <int D> struct Workspace {
 
 // Lanes first..first + LANES of a key head; `pairs` are its packed values, `tail` its last keys, from `tail_start` on and
 // followed by zeros.
-template <int D>
+template <int D, bool AMX>
 void attend_lanes(const Problem &p, int head, int64_t first, const uint32_t *pairs, const bf16 *tail, int64_t tail_start,
-                  Workspace<D> &w) {
+                  Workspace<D, 16 * vectors(AMX)> &w) {
+    constexpr int VECTORS = vectors(AMX), LANES = 16 * VECTORS;
     const int count = static_cast<int>(std::min<int64_t>(LANES, p.num_rows * p.groups - first));
     auto row_of = [&](int lane) { return (first + lane) / p.groups; };
     auto head_of = [&](int lane) { return static_cast<int64_t>(head) * p.groups + (first + lane) % p.groups; };
@@ -200,27 +217,47 @@ void attend_lanes(const Problem &p, int head, int64_t first, const uint32_t *pai
     const int lowest = lane_slots[0], highest = lane_slots[LANES - 1];
     for (int start = 0; start <= highest; start += KEY_BLOCK) {
         const int keys = std::min(KEY_BLOCK, (highest + 1 - start + PAD - 1) / PAD * PAD);
-        for (int k = 0; k < keys; k += TILE) {
-            const bool in_tail = start + k + TILE > tail_start;
-            const bf16 *key = in_tail ? tail + (start + k - tail_start) * D : p.key.at(head, start + k);
-            __m512 tile[TILE][VECTORS];
-            for (auto &each : tile)
-                for (__m512 &sum : each) sum = _mm512_setzero_ps();
-            multiply(tile, reinterpret_cast<const uint32_t *>(key), (in_tail ? D : p.key.row) / 2, 1, w.queries, D / 2);
-            for (int i = 0; i < TILE; i++)
-                for (int v = 0; v < VECTORS; v++) _mm512_store_ps(w.logits + (k + i) * LANES + 16 * v, tile[i][v]);
+        auto keys_at = [&](int k) {
+            const bool in_tail = start + k >= tail_start;
+            return Rows{in_tail ? tail + (start + k - tail_start) * D : p.key.at(head, start + k), in_tail ? D : p.key.row};
+        };
+        if constexpr (AMX) {
+            for (int k = 0; k < keys; k += 32)
+                multiply_tiles<false>(keys_at(k), keys_at(k + 16), 32, w.queries, D / 32, w.logits + k * LANES);
+        } else {
+            for (int k = 0; k < keys; k += TILE) {
+                const Rows rows = keys_at(k);
+                __m512 tile[TILE][VECTORS];
+                for (auto &each : tile)
+                    for (__m512 &sum : each) sum = _mm512_setzero_ps();
+                multiply(tile, reinterpret_cast<const uint32_t *>(rows.data), rows.stride / 2, 1, w.queries, D / 2);
+                for (int i = 0; i < TILE; i++)
+                    for (int v = 0; v < VECTORS; v++) _mm512_store_ps(w.logits + (k + i) * LANES + 16 * v, tile[i][v]);
+            }
         }
         const bool is_masked = start + keys - 1 > lowest;
-        (is_masked ? softmax_block<true> : softmax_block<false>)(w.logits, w.weights, keys, start, slots, p.scale, maxima,
-                                                                 sums, rescale);
-        for (int d = 0; d < D; d += TILE) {
-            __m512 tile[TILE][VECTORS];
-            for (int i = 0; i < TILE; i++)
-                for (int v = 0; v < VECTORS; v++)
-                    tile[i][v] = _mm512_mul_ps(_mm512_load_ps(w.outputs + (d + i) * LANES + 16 * v), rescale[v]);
-            multiply(tile, pairs + start / 2 * D + d, 1, D, w.weights, keys / 2);
-            for (int i = 0; i < TILE; i++)
-                for (int v = 0; v < VECTORS; v++) _mm512_store_ps(w.outputs + (d + i) * LANES + 16 * v, tile[i][v]);
+        (is_masked ? softmax_block<true, VECTORS> : softmax_block<false, VECTORS>)(w.logits, w.weights, keys, start, slots,
+                                                                                   p.scale, maxima, sums, rescale);
+        const uint32_t *block = pairs + start / 2 * D;
+        if constexpr (AMX) {
+            for (int v = 0; v < VECTORS; v++)
+                if (_mm512_cmpneq_ps_mask(rescale[v], _mm512_set1_ps(1.0f)))
+                    for (float *x = w.outputs + 16 * v; x < w.outputs + D * LANES; x += LANES)
+                        _mm512_store_ps(x, _mm512_mul_ps(_mm512_load_ps(x), rescale[v]));
+            for (int d = 0; d < D; d += 32) {
+                const bf16 *first = reinterpret_cast<const bf16 *>(block + d * (PAD / 2));
+                multiply_tiles<true>({first, PAD}, {first + 16 * PAD, PAD}, D * PAD, w.weights, keys / PAD, w.outputs + d * LANES);
+            }
+        } else {
+            for (int d = 0; d < D; d += TILE) {
+                __m512 tile[TILE][VECTORS];
+                for (int i = 0; i < TILE; i++)
+                    for (int v = 0; v < VECTORS; v++)
+                        tile[i][v] = _mm512_mul_ps(_mm512_load_ps(w.outputs + (d + i) * LANES + 16 * v), rescale[v]);
+                multiply(tile, block + d, 1, D, w.weights, keys / 2);
+                for (int i = 0; i < TILE; i++)
+                    for (int v = 0; v < VECTORS; v++) _mm512_store_ps(w.outputs + (d + i) * LANES + 16 * v, tile[i][v]);
+            }
         }
     }
     if (p.log_sums) {
@@ -248,9 +285,10 @@ void attend_lanes(const Problem &p, int head, int64_t first, const uint32_t *pai
     }
 }
 
-template <int D> int attend(const Problem &p, int num_key_heads, int threads) {
+template <int D, bool AMX> int attend(const Problem &p, int num_key_heads, int threads) {
+    constexpr int LANES = 16 * vectors(AMX);
     static thread_local Scratch packed;
-    const int64_t blocks = (p.num_keys + PAD - 1) / PAD, tail_start = p.num_keys / TILE * TILE;
+    const int64_t blocks = (p.num_keys + PAD - 1) / PAD, tail_start = p.num_keys / TAIL * TAIL;
     const size_t pairs_size = static_cast<size_t>(blocks) * PAD / 2 * D;  // dwords per head
     const size_t tail_size = static_cast<size_t>(2 * PAD) * D;            // elements per head
     char *memory = packed.get(num_key_heads * (pairs_size * sizeof(uint32_t) + tail_size * sizeof(bf16)));
@@ -262,11 +300,12 @@ template <int D> int attend(const Problem &p, int num_key_heads, int threads) {
 #pragma omp parallel num_threads(threads)
     {
         static thread_local Scratch scratch;
-        auto *workspace = reinterpret_cast<Workspace<D> *>(scratch.get(sizeof(Workspace<D>)));
+        auto *workspace = reinterpret_cast<Workspace<D, LANES> *>(scratch.get(sizeof(Workspace<D, LANES>)));
         if (!workspace) {
 #pragma omp atomic write
             is_out_of_memory = true;
         }
+        if constexpr (AMX) configure_tiles();
 #pragma omp for schedule(static) nowait
         for (int head = 0; head < num_key_heads; head++) {
             bf16 *tail = tails + head * tail_size;
@@ -276,27 +315,43 @@ template <int D> int attend(const Problem &p, int num_key_heads, int threads) {
         }
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < num_key_heads * blocks; i++)
-            pack_values<D>(p, i / blocks, i % blocks * PAD, pairs + i * PAD / 2 * D);
+            pack_values<D, AMX>(p, i / blocks, i % blocks * PAD, pairs + i * PAD / 2 * D);
 #pragma omp for schedule(dynamic, 1)
         for (int64_t task = 0; task < tiles * num_key_heads; task++) {  // rows that see the most keys first
             const int64_t tile = tiles - 1 - task / num_key_heads, head = task % num_key_heads;
             if (workspace)
-                attend_lanes<D>(p, static_cast<int>(head), tile * LANES, pairs + head * pairs_size,
+                attend_lanes<D, AMX>(p, static_cast<int>(head), tile * LANES, pairs + head * pairs_size,
                                 tails + head * tail_size, tail_start, *workspace);
         }
+        if constexpr (AMX) release_tiles();
     }
     return is_out_of_memory ? 2 : 0;
 }
 
+template <int D> int attend(const Problem &p, int num_key_heads, int threads, bool use_amx) {
+#ifdef USE_AMX  // older assemblers do not know its instructions
+    if (use_amx) return attend<D, true>(p, num_key_heads, threads);
+#endif
+    return attend<D, false>(p, num_key_heads, threads);
+}
+
 }  // namespace
 
+// Whether this process may use AMX; asks the operating system for it.
+extern "C" int has_amx() {
+#ifdef USE_AMX
+    return request_tiles();
+#endif
+    return 0;
+}
+
 // query, out [query heads, rows, head_dim]; key, value [key heads, keys, head_dim] with keys > slots[rows - 1]; strides in
-// elements, even for key; log_sums [query heads, rows] may be null. Returns 0, 1 for an unsupported head dimension, or 2 if memory is short.
+// elements, even for key; use_amx only after has_amx; log_sums [query heads, rows] may be null. Returns 0, 1 for an unsupported head dimension, or 2 if memory is short.
 extern "C" int slot_attention(const bf16 *query, int64_t query_head, int64_t query_row, const bf16 *key, int64_t key_head,
                               int64_t key_row, const bf16 *value, int64_t value_head, int64_t value_row, bf16 *out,
                               int64_t out_head, int64_t out_row, float *log_sums, const int64_t *slots,
                               int64_t num_rows, int num_query_heads, int num_key_heads, int head_dim, float scale,
-                              int threads) {
+                              int threads, int use_amx) {
     const Problem p{{const_cast<bf16 *>(query), query_head, query_row},
                     {const_cast<bf16 *>(key), key_head, key_row},
                     {const_cast<bf16 *>(value), value_head, value_row},
@@ -308,11 +363,11 @@ extern "C" int slot_attention(const bf16 *query, int64_t query_head, int64_t que
                     scale * LOG2E,
                     log_sums};
     switch (head_dim) {
-        case 32: return attend<32>(p, num_key_heads, threads);
-        case 64: return attend<64>(p, num_key_heads, threads);
-        case 96: return attend<96>(p, num_key_heads, threads);
-        case 128: return attend<128>(p, num_key_heads, threads);
-        case 256: return attend<256>(p, num_key_heads, threads);
+        case 32: return attend<32>(p, num_key_heads, threads, use_amx);
+        case 64: return attend<64>(p, num_key_heads, threads, use_amx);
+        case 96: return attend<96>(p, num_key_heads, threads, use_amx);
+        case 128: return attend<128>(p, num_key_heads, threads, use_amx);
+        case 256: return attend<256>(p, num_key_heads, threads, use_amx);
     }
     return 1;
 }

@@ -17,10 +17,12 @@ class SlotAttention:
 
     def __init__(self, library: Path) -> None:
         # torch, imported above, has loaded the OpenMP runtime that the library then shares.
-        self._function = ctypes.CDLL(str(library)).slot_attention
+        functions = ctypes.CDLL(str(library))
+        self._function = functions.slot_attention
         tensor: list[Any] = [_POINTER, _INT64, _INT64]
-        self._function.argtypes = [*4 * tensor, _POINTER, _POINTER, _INT64, _INT, _INT, _INT, ctypes.c_float, _INT]
+        self._function.argtypes = [*4 * tensor, _POINTER, _POINTER, _INT64, *3 * [_INT], ctypes.c_float, _INT, _INT]
         self._function.restype = _INT
+        self.use_amx = bool(functions.has_amx())
 
     def attend(self, query: Tensor, keys: Tensor, values: Tensor, slots: Tensor, scaling: float) -> Tensor:
         """Return softmax(query keys^T scaling) values, [1, query heads, R, D], where row i sees slots 0..slots[i].
@@ -51,7 +53,7 @@ class SlotAttention:
             arguments += [tensor.data_ptr(), tensor.stride(1), tensor.stride(2)]
         arguments += [None if log_sums is None else log_sums.data_ptr(), slots.data_ptr()]
         threads = torch.get_num_threads()
-        error = self._function(*arguments, rows, num_heads, keys.shape[1], head_dim, scaling, threads)
+        error = self._function(*arguments, rows, num_heads, keys.shape[1], head_dim, scaling, threads, self.use_amx)
         if error == _OUT_OF_MEMORY:
             raise MemoryError("There is no memory for the attention kernel's buffers.")
         assert error == 0, f"the attention kernel does not support a head dimension of {head_dim}"
