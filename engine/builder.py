@@ -25,7 +25,7 @@ from engine.model.encoder import SEMANTIC_LAYER, load_encoder, load_minilm
 from engine.model.kernels.load import KernelChoice, choose_kernels
 from engine.model.loading.bundled import BUNDLED_MODEL, ProgressCallback
 from engine.model.loading.decoding import choose_decoding
-from engine.model.loading.load import load_decoder, select_dtype
+from engine.model.loading.load import fuse_layers, load_decoder, select_dtype
 from engine.model.loading.lora import LORA_WEIGHTS_FILE
 from engine.model.loading.resolve import estimate_footprint, folder_footprint, free_bytes, resolve
 from engine.prompt.template import PromptTemplate
@@ -115,8 +115,9 @@ def load_models(config: ModelConfig, report: ProgressCallback = lambda message, 
     if config.auxiliary_model != config.model or device.type != "cpu":
         auxiliary = load(config.auxiliary_model, torch.device("cpu"), cpu_dtype, 0.9)
     choice = kernels.result()
-    for decoder in (primary, auxiliary):
+    for decoder in dict.fromkeys((primary, auxiliary)):
         decoder.use_kernel(choice.attention)
+        fuse_layers(decoder, choice)
     if grounding is not None:
         grounding.use_kernel(choice.attention)
     decoding = choose_decoding(primary, choice, config.decode_weights)

@@ -1,4 +1,4 @@
-"""The attention kernel against torch's attention, paired: the main model's forward pass in one process.
+"""The prefill kernels (attention, norms, rotations, activation) against torch, paired: the main model's forward pass.
 
 Each pass computes all tokens (ratio 1, full prefill) or evenly spread windows of 8 of them and 32 tokens of a question.
 The passes alternate. --methods does not apply.
@@ -18,7 +18,7 @@ from engine.builder import load_models
 from engine.model.decoder import Decoder
 from engine.strategies.windows import WINDOW_TOKENS
 
-TITLE = "attention kernel, paired with torch's attention"
+TITLE = "prefill kernels, paired with torch"
 COLUMNS = columns_of("length ratio kernel_ms torch_ms kernel_speedup n")
 QUESTION_TOKENS = 32
 
@@ -31,7 +31,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row per length and ratio. Raises InvalidArgument if the kernel is not used on this machine."""
     models = load_models(model_config(arguments))
-    decoder, kernel = models.primary, models.primary.attention_kernel
+    decoder = models.primary
+    kernel, fused = decoder.attention_kernel, decoder.fused_layers
     if kernel is None:
         raise InvalidArgument(f"There is nothing to compare: the attention is {models.attention}")
     rows = []
@@ -42,6 +43,7 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
                 pair = {}
                 for name, used in (("kernel_ms", kernel), ("torch_ms", None)):
                     decoder.use_kernel(used)
+                    decoder.fused_layers = fused if used else []
                     pair[name] = _pass_ms(decoder, length, ratio)
                 if number:  # the first is a warm-up
                     samples.append(pair | {"kernel_speedup": pair["torch_ms"] / pair["kernel_ms"]})

@@ -14,6 +14,7 @@ from torch import Tensor
 from engine.errors import Cancelled
 from engine.model.attention import ATTENTION_NAME, AttentionPass
 from engine.model.kernels.decode_step import DecodeStep
+from engine.model.kernels.fused_layer import FusedLayer, Memory
 from engine.model.kernels.slot_attention import HEAD_DIMS, SlotAttention
 from engine.model.kv_buffer import BatchDecode, KVBuffer, RowPass
 from engine.model.spec import ModelSpec, SelfTestResult, read_spec
@@ -38,6 +39,7 @@ class Decoder:
         self.name = name
         self.selftest_result: SelfTestResult | None = None
         self.attention_kernel: SlotAttention | None = None  # see `use_kernel`
+        self.fused_layers: list[FusedLayer] = []  # instead of transformers', except for training
         self.decode_step: DecodeStep | None = None  # instead of transformers' layers, see `engine.model.sampling`
         self.batcher = StepBatcher(self.run_rows)
         self.tokens_per_second: float | None = None  # of decoding, measured at load for a main model
@@ -100,8 +102,9 @@ class Decoder:
         """Run ids [B, R] at positions [B, R] through all layers; return [B, R, hidden_size]. Raises Cancelled."""
         with torch.inference_mode(not with_grad):
             hidden, rotation = self.embed(ids, positions)
+            memory: Memory = {}
             for layer in range(self.spec.num_layers):
-                hidden = self.run_layer(layer, hidden, rotation, attention_pass, cancel)
+                hidden = self.run_layer(layer, hidden, rotation, attention_pass, cancel, memory)
             return hidden
 
     def embed(self, ids: Tensor, positions: Tensor) -> tuple[Tensor, Rotation]:
@@ -116,11 +119,17 @@ class Decoder:
         rotation: Rotation,
         attention_pass: AttentionPass,
         cancel: Event | None = None,
+        memory: Memory | None = None,
     ) -> Tensor:
-        """Run one layer. Raises Cancelled before it if `cancel` is set."""
+        """Run one layer; all layers of a pass may share `memory`. Raises Cancelled before it if `cancel` is set."""
         if cancel is not None and cancel.is_set():
             raise Cancelled
         with self.batcher.layer():
+            if self.fused_layers and not torch.is_grad_enabled():
+                fused = self.fused_layers[layer]
+                return fused(
+                    hidden, rotation, attention_pass, self.batcher.pause_layer, {} if memory is None else memory
+                )
             return self.model.model.layers[layer](
                 hidden,
                 position_embeddings=rotation,

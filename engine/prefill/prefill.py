@@ -12,6 +12,7 @@ from torch import Tensor
 from engine.cache.tier import Node
 from engine.model.attention import ParallelLayout
 from engine.model.decoder import Decoder
+from engine.model.kernels.fused_layer import Memory
 from engine.model.kv_buffer import KVBuffer, RowPass
 from engine.prefill.context import PromptContext
 from engine.strategies.base import Strategy
@@ -141,6 +142,7 @@ def prefill_filtered(
     row_pass = RowPass(buffer, slots)
     rows_by_layer = []
     first_filtered_layer = 0
+    memory: Memory = {}
     for layer in range(decoder.spec.num_layers):
         kept = row_filter(layer, partial(_measure_deviation, decoder, layer, hidden, rotation, buffer, rows))
         if kept is not None:
@@ -151,7 +153,7 @@ def prefill_filtered(
             rows = rows[kept]
             row_pass = RowPass(buffer, torch.cat((rows, query_rows)))
         rows_by_layer.append(rows)
-        hidden = decoder.run_layer(layer, hidden, rotation, row_pass, cancel)
+        hidden = decoder.run_layer(layer, hidden, rotation, row_pass, cancel, memory)
     return decoder.logits(hidden[0, -1]), rows_by_layer, first_filtered_layer
 
 

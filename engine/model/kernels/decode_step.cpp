@@ -166,11 +166,6 @@ void rms_norm(const float *input, const float *weight, int64_t size, float epsil
         _mm512_storeu_ps(output + i, _mm512_mul_ps(_mm512_mul_ps(_mm512_loadu_ps(input + i), factor), _mm512_loadu_ps(weight + i)));
 }
 
-__m512 silu(__m512 x) {
-    const __m512 one = _mm512_set1_ps(1);
-    return _mm512_div_ps(x, _mm512_add_ps(one, exp2_fast(_mm512_mul_ps(x, _mm512_set1_ps(-LOG2E)))));
-}
-
 struct Step {
     const Shape &shape;
     const Layer *layers;
@@ -278,7 +273,7 @@ template <int D> void Step::run(int threads, int parts) {
                     }
                 }
                 for (int d = 0; d < D; d += 16)
-                    _mm256_storeu_si256((__m256i *)(target + d), (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(x + d)));
+                    store16(target + d, _mm512_loadu_ps(x + d));
             }
             wait();
             for (int r = 0; r < num_rows; r++)

@@ -23,3 +23,10 @@ inline __m512 exp2_fast(__m512 x) {
 inline __m512 load16(const bf16 *p) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
 }
+
+inline void store16(bf16 *p, __m512 x) { _mm256_storeu_si256((__m256i *)p, (__m256i)_mm512_cvtneps_pbh(x)); }
+
+inline __m512 silu(__m512 x) {
+    const __m512 one = _mm512_set1_ps(1);
+    return _mm512_div_ps(x, _mm512_add_ps(one, exp2_fast(_mm512_mul_ps(x, _mm512_set1_ps(-LOG2E)))));
+}

@@ -276,11 +276,8 @@ void attend_lanes(const Problem &p, int head, int64_t first, const uint32_t *pai
             for (int i = 0; i < 16; i++)
                 r[i] = _mm512_castps_si512(_mm512_mul_ps(_mm512_load_ps(w.outputs + (d + i) * LANES + 16 * v), inverse));
             transpose(r);
-            for (int i = 0; i < 16 && 16 * v + i < count; i++) {
-                bf16 *target = p.out.at(head_of(16 * v + i), row_of(16 * v + i)) + d;
-                _mm256_storeu_si256(reinterpret_cast<__m256i *>(target),
-                                    (__m256i)_mm512_cvtneps_pbh(_mm512_castsi512_ps(r[i])));
-            }
+            for (int i = 0; i < 16 && 16 * v + i < count; i++)
+                store16(p.out.at(head_of(16 * v + i), row_of(16 * v + i)) + d, _mm512_castsi512_ps(r[i]));
         }
     }
 }

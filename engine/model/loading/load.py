@@ -1,6 +1,7 @@
 """Choose device and dtype, load a decoder from a folder with a LoRA adapter merged into it, and run its self-test."""
 
 import json
+import logging
 import time
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from engine.errors import BadRequest, ModelNotFound, UnsupportedModel
 from engine.model.decoder import Decoder
+from engine.model.kernels.fused_layer import FusedLayer, LayerOps
+from engine.model.kernels.load import KernelChoice
 from engine.model.loading.lora import merge_lora
 from engine.model.spec import SelfTestResult, check_config
 
+log = logging.getLogger(__name__)
 # Root mean square of the logits' differences, in standard deviations of the reference logits.
 MAX_DEVIATION = {torch.float32: 1e-3, torch.bfloat16: 0.25, torch.float16: 0.05}
 
@@ -90,3 +94,16 @@ def selftest(decoder: Decoder) -> SelfTestResult:
             f"{decoder.name} failed its self-test: recomputed logits differ by {deviation:.3g} standard deviations."
         )
     return SelfTestResult(deviation, float(difference.abs().max()), bound, (time.perf_counter() - began) * 1e3)
+
+
+def fuse_layers(decoder: Decoder, kernels: KernelChoice) -> None:
+    """Let a decoder on the CPU run its layers fused if the kernels support them; they pass the self-test then too."""
+    if kernels.compiled is None or decoder.device.type != "cpu":
+        return
+    try:
+        ops = LayerOps(kernels.compiled)
+        decoder.fused_layers = [FusedLayer(ops, layer) for layer in decoder.model.model.layers]
+        decoder.selftest_result = selftest(decoder)
+    except (OSError, ValueError, UnsupportedModel) as error:
+        decoder.fused_layers = []
+        log.info("the layers of %s are not fused: %s", decoder.name, error)
