@@ -7,6 +7,7 @@ A position is an absolute token index in the prompt. Times are milliseconds and 
 `_bytes`, ratios are between 0 and 1.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from engine.strategies import STRATEGIES
 
 __all__ = ["STRATEGIES", "Answer", "Engine", "Request", "load_engine"]
+
+os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch's large tensors in huge pages, which take less time to get
 
 # Imported on first use: the UI imports engine.request and must not load torch.
 _LAZY = {"Engine": "engine.engine", "load_engine": "engine.builder", "STRATEGIES": "engine.strategies"}

@@ -21,6 +21,7 @@ from engine.cache.knowledge_tree import KnowledgeTree
 from engine.cache.remote import Fetch, RemoteTier
 from engine.cache.tier import Node, Record
 from engine.model.decoder import Decoder
+from engine.model.kernels.fused_layer import LayerOps
 from engine.model.kv_buffer import KVBuffer
 from engine.model.rope import rerotate_keys
 from engine.types import ChunkKV, Placement
@@ -316,14 +317,16 @@ def assemble(
     chunks: Sequence[ChunkKV],
     inv_freq: torch.Tensor,
     placement: Placement = Placement.CONCATENATED,
+    ops: LayerOps | None = None,
 ) -> None:
     """Write prefix and chunks, computed as the placement requires; keys are re-rotated only if it is CONCATENATED."""
+    rotate = rerotate_keys if ops is None else ops.rerotate
     spans = chunk_spans(prefix.tokens, [chunk.tokens for chunk in chunks])
     buffer.keys[:, :, : prefix.tokens] = prefix.keys
     buffer.values[:, :, : prefix.tokens] = prefix.values
     for chunk, span in zip(chunks, spans, strict=True):
         slots = slice(span.start, span.stop)
         shift = span.start - chunk.start if placement is Placement.CONCATENATED else 0
-        rerotate_keys(chunk.keys, shift, inv_freq, out=buffer.keys[:, :, slots])
+        rotate(chunk.keys, shift, inv_freq, buffer.keys[:, :, slots])
         buffer.values[:, :, slots] = chunk.values
     buffer.length = spans[-1].stop if spans else prefix.tokens

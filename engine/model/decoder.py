@@ -14,7 +14,7 @@ from torch import Tensor
 from engine.errors import Cancelled
 from engine.model.attention import ATTENTION_NAME, AttentionPass
 from engine.model.kernels.decode_step import DecodeStep
-from engine.model.kernels.fused_layer import FusedLayer, Memory
+from engine.model.kernels.fused_layer import FusedLayer, LayerOps, Memory
 from engine.model.kernels.slot_attention import HEAD_DIMS, SlotAttention
 from engine.model.kv_buffer import BatchDecode, KVBuffer, RowPass
 from engine.model.spec import ModelSpec, SelfTestResult, read_spec
@@ -40,6 +40,7 @@ class Decoder:
         self.selftest_result: SelfTestResult | None = None
         self.attention_kernel: SlotAttention | None = None  # see `use_kernel`
         self.fused_layers: list[FusedLayer] = []  # instead of transformers', except for training
+        self.layer_ops: LayerOps | None = None  # with them
         self.decode_step: DecodeStep | None = None  # instead of transformers' layers, see `engine.model.sampling`
         self.batcher = StepBatcher(self.run_rows)
         self.tokens_per_second: float | None = None  # of decoding, measured at load for a main model

@@ -74,7 +74,8 @@ class PromptContext:
         """Return a new buffer with the prefix and the chunks."""
         buffer = self.new_buffer()
         chunks = self.chunk_set(placement).chunks
-        assemble(buffer, self.cache.prefix, chunks, self.cache.decoder.spec.inv_freq, placement)
+        decoder = self.cache.decoder
+        assemble(buffer, self.cache.prefix, chunks, decoder.spec.inv_freq, placement, decoder.layer_ops)
         return buffer
 
     def load(self, placement: Placement, score_mode: ScoreMode | None) -> ChunkSet:

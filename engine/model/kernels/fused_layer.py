@@ -22,15 +22,14 @@ class LayerOps:
 
     def __init__(self, library: Path) -> None:
         functions = ctypes.CDLL(str(library))
-        self._rms_norm, self._rotate, self._silu_multiply = (
-            functions.rms_norm,
-            functions.rotate,
-            functions.silu_multiply,
-        )
+        self._rms_norm, self._silu_multiply = functions.rms_norm, functions.silu_multiply
+        self._rotate, self._rerotate = functions.rotate, functions.rerotate
         self._rms_norm.argtypes = [_POINTER, _POINTER, _FLOAT, _INT64, _INT64, _POINTER, _INT]
         self._rotate.argtypes = [*4 * [_POINTER], _FLOAT, *3 * [_INT64], _INT]
         self._silu_multiply.argtypes = [_POINTER, _POINTER, _INT64, _INT]
-        for function in (self._rms_norm, self._rotate, self._silu_multiply):
+        tensor: list[Any] = [_POINTER, _INT64, _INT64]
+        self._rerotate.argtypes = [*tensor, _POINTER, _POINTER, *4 * [_INT64], *tensor, _INT]
+        for function in (self._rms_norm, self._silu_multiply, self._rotate, self._rerotate):
             function.restype = None
 
     def rms_norm(self, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
@@ -58,6 +57,17 @@ class LayerOps:
         """Replace gate by silu(gate) * up, of the same shape; the number of elements is a multiple of 16."""
         self._silu_multiply(gate.data_ptr(), up.data_ptr(), gate.numel(), torch.get_num_threads())
         return gate
+
+    def rerotate(self, keys: Tensor, shift: int, inv_freq: Tensor, out: Tensor) -> Tensor:
+        """Do what `rerotate_keys` does for keys and out [L, H, T, D], whose last two dimensions are contiguous."""
+        layers, heads, tokens, head_dim = keys.shape
+        assert keys.stride()[2:] == out.stride()[2:] == (head_dim, 1)
+        angles = shift * inv_freq.float()
+        cosines, sines = angles.cos(), angles.sin()
+        source, target = ((each.data_ptr(), each.stride(0), each.stride(1)) for each in (keys, out))
+        rotation = cosines.data_ptr(), sines.data_ptr()
+        self._rerotate(*source, *rotation, layers, heads, tokens, head_dim, *target, torch.get_num_threads())
+        return out
 
 
 class FusedLayer:

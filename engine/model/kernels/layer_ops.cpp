@@ -1,5 +1,5 @@
-// What a decoder layer computes between its matrix products and its attention, for AVX-512 BF16: each in one pass over
-// memory, in fp32, rounded to bf16 once.
+// What a decoder layer computes between its matrix products and its attention, and the rotation of cached keys, for
+// AVX-512 BF16: each in one pass over memory, in fp32, rounded to bf16 once.
 
 #include <immintrin.h>
 
@@ -23,6 +23,12 @@ float inverse_rms(const bf16 *x, int64_t size, float epsilon) {
 __m512 scaled16(const bf16 *x, float factor, const float *weight) {
     const __m512 value = _mm512_mul_ps(load16(x), _mm512_set1_ps(factor));
     return weight ? _mm512_mul_ps(value, _mm512_loadu_ps(weight)) : value;
+}
+
+// Rotate channels a and b, of the two halves of a head, by angles with cosines c and sines s.
+void rotate16(__m512 a, __m512 b, __m512 c, __m512 s, bf16 *first, bf16 *second) {
+    store16(first, _mm512_fmsub_ps(a, c, _mm512_mul_ps(b, s)));
+    store16(second, _mm512_fmadd_ps(b, c, _mm512_mul_ps(a, s)));
 }
 
 }  // namespace
@@ -50,8 +56,7 @@ extern "C" void rotate(bf16 *x, const bf16 *cosines, const bf16 *sines, const fl
                 const __m512 a = scaled16(head + d, factor, norm ? norm + d : nullptr);
                 const __m512 b = scaled16(head + half + d, factor, norm ? norm + half + d : nullptr);
                 const __m512 c = load16(cosines + r * head_dim + d), s = load16(sines + r * head_dim + d);
-                store16(head + d, _mm512_fmsub_ps(a, c, _mm512_mul_ps(b, s)));
-                store16(head + half + d, _mm512_fmadd_ps(b, c, _mm512_mul_ps(a, s)));
+                rotate16(a, b, c, s, head + d, head + half + d);
             }
         }
 }
@@ -60,4 +65,21 @@ extern "C" void rotate(bf16 *x, const bf16 *cosines, const bf16 *sines, const fl
 extern "C" void silu_multiply(bf16 *gate, const bf16 *up, int64_t size, int threads) {
 #pragma omp parallel for num_threads(threads)
     for (int64_t i = 0; i < size; i += 16) store16(gate + i, _mm512_mul_ps(silu(load16(gate + i)), load16(up + i)));
+}
+
+// out [layers][heads][tokens][head_dim] = keys, each rotated by the same angles, whose cosines and sines are [head_dim / 2].
+// Strides in elements, of layers and heads; head_dim is a multiple of 32.
+extern "C" void rerotate(const bf16 *keys, int64_t keys_layer, int64_t keys_head, const float *cosines, const float *sines,
+                         int64_t layers, int64_t heads, int64_t tokens, int64_t head_dim, bf16 *out, int64_t out_layer,
+                         int64_t out_head, int threads) {
+    const int64_t half = head_dim / 2;
+#pragma omp parallel for num_threads(threads)
+    for (int64_t i = 0; i < layers * heads; i++) {
+        const bf16 *from = keys + i / heads * keys_layer + i % heads * keys_head;
+        bf16 *to = out + i / heads * out_layer + i % heads * out_head;
+        for (int64_t t = 0; t < tokens; t++, from += head_dim, to += head_dim)
+            for (int64_t d = 0; d < half; d += 16)
+                rotate16(load16(from + d), load16(from + half + d), _mm512_loadu_ps(cosines + d), _mm512_loadu_ps(sines + d),
+                         to + d, to + half + d);
+    }
 }

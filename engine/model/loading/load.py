@@ -101,9 +101,9 @@ def fuse_layers(decoder: Decoder, kernels: KernelChoice) -> None:
     if kernels.compiled is None or decoder.device.type != "cpu":
         return
     try:
-        ops = LayerOps(kernels.compiled)
+        decoder.layer_ops = ops = LayerOps(kernels.compiled)
         decoder.fused_layers = [FusedLayer(ops, layer) for layer in decoder.model.model.layers]
         decoder.selftest_result = selftest(decoder)
     except (OSError, ValueError, UnsupportedModel) as error:
-        decoder.fused_layers = []
+        decoder.layer_ops, decoder.fused_layers = None, []
         log.info("the layers of %s are not fused: %s", decoder.name, error)

@@ -10,6 +10,7 @@ from engine.model.kernels.fused_layer import LayerOps
 from engine.model.kernels.load import KernelChoice
 from engine.model.kv_buffer import BatchDecode, RowPass
 from engine.model.loading.load import fuse_layers
+from engine.model.rope import rerotate_keys
 from tests.support import tiny
 from tests.support.kernels import compiled_library, needs_kernel
 
@@ -45,6 +46,16 @@ def test_the_kernels_compute_what_torch_does():
         half = torch.cat((-plain[..., 32:], plain[..., :32]), -1)
         expected = plain * cosines[:, :, None].float() + half * sines[:, :, None].float()
         assert_close(ops().rotate_(heads.clone(), cosines, sines, norm, 1e-6).float(), expected, atol=0.03, rtol=0.01)
+
+
+@needs_kernel
+def test_cached_keys_are_rotated_as_by_torch():
+    keys, buffer = torch.randn(2, 3, 5, 96).bfloat16(), torch.zeros(2, 3, 9, 96).bfloat16()
+    inv_freq = 1 / 1e4 ** (torch.arange(48) / 48)
+    for shift in (0, 7, -3, 40_000):
+        out = ops().rerotate(keys, shift, inv_freq, buffer[:, :, 2:7])
+        assert_close(out.float(), rerotate_keys(keys, shift, inv_freq).float(), atol=1e-4, rtol=8e-3)
+    assert buffer[:, :, :2].count_nonzero() == buffer[:, :, 7:].count_nonzero() == 0
 
 
 @needs_kernel
