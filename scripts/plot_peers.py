@@ -1,4 +1,4 @@
-"""Draw the README's plot of docs/measured/peers.json: `python -m scripts.plot_peers` (needs chromium)."""
+"""Draw the README's plot of docs/measured/peers-amx.json: `python -m scripts.plot_peers` (needs chromium)."""
 
 import json
 import shutil
@@ -10,7 +10,7 @@ from plotly.subplots import make_subplots
 
 from assets import ASSETS
 
-ROWS = ASSETS.parent / "docs" / "measured" / "peers.json"
+ROWS = ASSETS.parent / "docs" / "measured" / "peers-amx.json"
 SIZE = {"width": 960, "height": 360}
 LABELS = {"kvscope": "KVScope, full prefill", "kvscope 20%": "KVScope, 20 % recomputed"}
 COLOURS = {"kvscope": "#0f766e", "kvscope 20%": "#45b3a6", "llama.cpp": "#d08a1d", "transformers": "#8b7bd8"}

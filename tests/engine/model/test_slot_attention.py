@@ -30,9 +30,11 @@ RIGHT = ProbeResult(error=1e-3, torch_error=1e-3, speedup=2.0)
 
 
 @cache
-def kernel():
-    """The kernel of this machine, whether it is faster or not."""
-    return load.SlotAttention(compiled_library())
+def kernel(use_amx=True):
+    """The kernel of this machine, whether it is faster or not, with AMX if there is any and it is wanted."""
+    loaded = load.SlotAttention(compiled_library())
+    loaded.use_amx &= use_amx
+    return loaded
 
 
 def random_problem(num_heads, groups, head_dim, rows, num_keys, seed=0):
@@ -51,8 +53,8 @@ def reference(query, keys, values, slots):
     return logits.masked_fill(is_masked, -torch.inf).softmax(-1) @ values
 
 
-def attend(query, keys, values, slots):
-    return kernel().attend(query, keys, values, slots, query.shape[-1] ** -0.5)
+def attend(query, keys, values, slots, use_amx=True):
+    return kernel(use_amx).attend(query, keys, values, slots, query.shape[-1] ** -0.5)
 
 
 @needs_kernel
@@ -63,20 +65,23 @@ def attend(query, keys, values, slots):
     num_keys=st.integers(1, 300),
     share=st.floats(0, 1),
     seed=st.integers(0, 2**20),
+    use_amx=st.booleans(),
 )
-def test_the_kernel_computes_attention(num_heads, groups, head_dim, num_keys, share, seed):
+def test_the_kernel_computes_attention(num_heads, groups, head_dim, num_keys, share, seed, use_amx):
     rows = max(1, round(share * num_keys))
     query, keys, values, slots = random_problem(num_heads, groups, head_dim, rows, num_keys, seed)
     expected = reference(query, keys, values, slots)
-    assert_close(attend(query, keys, values, slots).float(), expected, atol=0.03, rtol=0.03)
+    assert_close(attend(query, keys, values, slots, use_amx).float(), expected, atol=0.03, rtol=0.03)
 
 
 @needs_kernel
-def test_a_row_does_not_depend_on_the_other_rows_bit_for_bit():
+@pytest.mark.parametrize("use_amx", [True, False])
+def test_a_row_does_not_depend_on_the_other_rows_bit_for_bit(use_amx):
     query, keys, values, slots = random_problem(3, 3, 64, 500, 700)
-    everything = attend(query, keys, values, slots)
+    everything = attend(query, keys, values, slots, use_amx)
     for chosen in (torch.arange(0, 500, 7), torch.tensor([3]), torch.arange(400, 500)):
-        assert torch.equal(attend(query[:, :, chosen], keys, values, slots[chosen]), everything[:, :, chosen])
+        part = attend(query[:, :, chosen], keys, values, slots[chosen], use_amx)
+        assert torch.equal(part, everything[:, :, chosen])
 
 
 @needs_kernel
