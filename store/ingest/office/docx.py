@@ -1,7 +1,7 @@
 """Parse Word files (.docx): mammoth converts them to HTML, which is then parsed as HTML is.
 
 What mammoth does not know is prepared for it: the numbers of headings and list items, headings of styles with other
-names, simple fields, and equations.
+names, simple fields, equations, and hidden text, which is left out. So is text that tracked changes delete.
 """
 
 import io
@@ -14,6 +14,7 @@ from bs4 import BeautifulSoup
 from store.ingest.archive import check_archive
 from store.ingest.document import ParsedDocument, reading
 from store.ingest.office.word_fields import dissolve_fields, write_equations
+from store.ingest.office.word_hidden import remove_hidden
 from store.ingest.office.word_numbers import write_numbers
 from store.ingest.office.word_styles import Styles
 from store.ingest.web.html import LABEL_END, LABEL_START, lower_headings, parse_soup, soup_to_markdown
@@ -21,6 +22,7 @@ from store.limits import Limits
 
 DOCUMENT, NUMBERING, STYLES = "word/document.xml", "word/numbering.xml", "word/styles.xml"
 MAX_PREPARED_BYTES = 50 * 2**20  # of document.xml; a longer one is read as it is
+HIDDEN = "Hidden text was left out."
 TITLE_STYLE = "p[style-name='Title'] => h1.title:fresh"
 
 
@@ -31,7 +33,7 @@ def parse_docx(data: bytes, name: str, limits: Limits) -> ParsedDocument:
     """
     with reading(name, "Word file"):
         check_archive(data, name)
-        data, style_map = _prepare(data)
+        data, style_map, warning = _prepare(data)
         result = mammoth.convert_to_html(
             io.BytesIO(data), convert_image=lambda image: [], include_embedded_style_map=False, style_map=style_map
         )
@@ -40,11 +42,11 @@ def parse_docx(data: bytes, name: str, limits: Limits) -> ParsedDocument:
     _mark_notes(soup)
     if soup.find("h1", class_="title"):
         lower_headings(soup)
-    return ParsedDocument(soup_to_markdown(soup))
+    return ParsedDocument(soup_to_markdown(soup), warning=warning)
 
 
-def _prepare(data: bytes) -> tuple[bytes, str]:
-    """Return a .docx with numbers, fields and equations as text, and mammoth's rules for its headings."""
+def _prepare(data: bytes) -> tuple[bytes, str, str]:
+    """Return a .docx with numbers, fields and equations as text, mammoth's rules for its headings, and a warning."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         sizes = {member.filename: member.file_size for member in archive.infolist()}
         styles = Styles(ElementTree.fromstring(archive.read(STYLES) if STYLES in sizes else b"<styles/>"))
@@ -55,10 +57,11 @@ def _prepare(data: bytes) -> tuple[bytes, str]:
         ]
         style_map = "\n".join([TITLE_STYLE, *headings])
         if sizes[DOCUMENT] > MAX_PREPARED_BYTES:
-            return data, style_map
+            return data, style_map, ""
         document = ElementTree.fromstring(archive.read(DOCUMENT))
         dissolve_fields(document)
         write_equations(document)
+        warning = HIDDEN if remove_hidden(document, styles) else ""
         if NUMBERING in sizes:
             write_numbers(document, ElementTree.fromstring(archive.read(NUMBERING)), styles)
         prepared = io.BytesIO()
@@ -66,7 +69,7 @@ def _prepare(data: bytes) -> tuple[bytes, str]:
             for part in sizes:
                 if not part.startswith("word/media/"):
                     copy.writestr(part, ElementTree.tostring(document) if part == DOCUMENT else archive.read(part))
-    return prepared.getvalue(), style_map
+    return prepared.getvalue(), style_map, warning
 
 
 def _mark_notes(soup: BeautifulSoup) -> None:

@@ -1,6 +1,6 @@
 """Parse PowerPoint files (.pptx) with python-pptx: a heading per slide, texts in reading order, tables and charts.
 
-A slide is a page. Pictures are left out; the texts of SmartArt and the speaker's notes are kept.
+A slide is a page. Pictures and hidden slides are left out; the texts of SmartArt and the speaker's notes are kept.
 """
 
 import io
@@ -37,13 +37,23 @@ def parse_pptx(data: bytes, name: str, limits: Limits) -> ParsedDocument:
         presentation = Presentation(io.BytesIO(data))
         limits.check_pages(len(presentation.slides), name)
         slides: list[str] = []
+        hidden = [number for number, slide in enumerate(presentation.slides, start=1) if _is_hidden(slide)]
         num_chars = 0
         for number, slide in enumerate(presentation.slides, start=1):
-            slides.append(normalize(_read_slide(slide, number, presentation.slide_height or 1)).strip())
+            text = "" if number in hidden else _read_slide(slide, number, presentation.slide_height or 1)
+            slides.append(normalize(text).strip())
             num_chars += len(slides[-1]) + len(SLIDE_SEPARATOR)
             limits.check_characters(num_chars, name)
     starts = accumulate((len(slide) + len(SLIDE_SEPARATOR) for slide in slides[:-1]), initial=0)
-    return ParsedDocument(SLIDE_SEPARATOR.join(slides), tuple(starts) if slides else ())
+    warning = ""
+    if hidden:
+        are = "slide was" if len(hidden) == 1 else "slides were"
+        warning = f"{len(hidden)} hidden {are} left out: {', '.join(map(str, hidden))}."
+    return ParsedDocument(SLIDE_SEPARATOR.join(slides), tuple(starts) if slides else (), warning)
+
+
+def _is_hidden(slide: Any) -> bool:
+    return slide._element.get("show") in ("0", "false")  # python-pptx has no public name for it
 
 
 def _read_slide(slide: Any, number: int, height: int) -> str:

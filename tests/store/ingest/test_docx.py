@@ -100,3 +100,29 @@ def test_equations_are_text():
     assert parse(docx(body), "a.docx").text == "It is E=mc^2+(a+b)/2."
     apart = f"<w:p><m:oMathPara {math}>{equation}</m:oMathPara></w:p>"
     assert parse(docx(apart), "a.docx").text == "E=mc^2+(a+b)/2"
+
+
+def run(text, properties=""):
+    return f"<w:r><w:rPr>{properties}</w:rPr><w:t>{text}</w:t></w:r>"
+
+
+def test_hidden_and_deleted_text_is_left_out():
+    style = '<w:style w:type="paragraph" w:styleId="H"><w:name w:val="Secret"/><w:rPr><w:vanish/></w:rPr></w:style>'
+    styles = {"word/styles.xml": f"<w:styles {W}>{style}</w:styles>"}
+    hidden = "<w:vanish/>", '<w:vanish w:val="true"/>', '<w:rStyle w:val="H"/>'
+    shown = '<w:rStyle w:val="H"/><w:vanish w:val="0"/>', '<w:vanish w:val="false"/>'
+    body = "".join(run("hidden", each) for each in hidden) + "".join(run("shown ", each) for each in shown)
+    body = f"<w:p>{body}</w:p>" + paragraph("hidden", "H") + paragraph("end")
+    document = parse(docx(body, extra=styles), "a.docx")
+    assert (document.text, document.warning) == ("shown shown\n\nend", "Hidden text was left out.")
+    changes = "<w:del><w:r><w:delText>old</w:delText></w:r></w:del><w:moveFrom><w:r><w:t>old</w:t></w:r></w:moveFrom>"
+    changes += f"<w:moveTo>{run('moved ')}</w:moveTo><w:ins>{run('new')}</w:ins>"
+    document = parse(docx(f"<w:p>{changes}</w:p>"), "a.docx")
+    assert (document.text, document.warning) == ("moved new", "")
+
+
+def test_the_marks_of_a_field_in_hidden_runs_are_kept():
+    marks = [f'<w:r><w:rPr><w:vanish/></w:rPr><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("begin", "end")]
+    field = f"{marks[0]}<w:r><w:rPr><w:vanish/></w:rPr><w:instrText> XE \"Rent\" </w:instrText></w:r>{marks[1]}"
+    document = parse(docx(f"<w:p>{field}{run('Rent is due.')}</w:p>"), "a.docx")
+    assert (document.text, document.warning) == ("Rent is due.", "")

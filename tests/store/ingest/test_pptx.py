@@ -58,6 +58,17 @@ def test_each_slide_is_a_page_below_the_title_of_the_first(deck):
     assert [document.page_of(document.text.index(word)) for word in ("Plan", "Costs", "Slide 3")] == [1, 2, 3]
 
 
+def test_hidden_slides_are_left_out_and_the_others_keep_their_number(deck):
+    for title in ("Draft", "Plan", "Old", "Costs"):
+        add_slide(deck, TITLE_ONLY, title)
+    for index in (0, 2):
+        deck.slides[index]._element.set("show", "0")
+    document = parsed(deck)
+    assert "Draft" not in document.text and "Old" not in document.text
+    assert [document.page_of(document.text.index(word)) for word in ("Plan", "Costs")] == [2, 4]
+    assert document.warning == "2 hidden slides were left out: 1, 3."
+
+
 def test_texts_are_read_line_by_line_also_in_groups(deck):
     slide = add_slide(deck, TITLE_ONLY, "Order")
     add_text(slide.shapes, "third", 1, 9)
