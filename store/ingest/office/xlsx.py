@@ -1,6 +1,7 @@
 """Parse Excel files (.xlsx) with openpyxl: a heading per visible sheet, and each row with its table's header.
 
-openpyxl reads cell by cell, which needs little memory but knows no merged cells; these are looked up in the XML.
+Hidden sheets, rows and columns are left out. openpyxl reads cell by cell, which needs little memory, but it knows no
+merged cells and nothing that is hidden; these are looked up in the XML.
 """
 
 import io
@@ -26,8 +27,12 @@ from store.markdown import PERIOD, VALUE
 
 MAX_CELLS = 1_000_000  # with a value
 MAX_VISITED = 20_000_000  # cells, with the blank ones in between
+MAX_COLUMNS = 16_384  # of a sheet
 MAX_MERGES = 10_000  # merged ranges of a sheet; others keep their text in the first cell
 MERGED = re.compile(rb'<(?:\w+:)?mergeCell\b[^<>]*?\bref="([A-Z]+\d+:[A-Z]+\d+)"')
+TAG = re.compile(rb"<(?:\w+:)?(row|col)\b([^<>]*)>")
+ATTRIBUTE = re.compile(rb'\b(\w+)="(\w+)"')
+FILTER = b"filterColumn"  # an element of a filter that is switched on
 UNCOMPUTED = re.compile(  # a formula without a value; t="str" is one with an empty text
     rb'<(?:\w+:)?c\b(?![^<>]*\bt="str")[^<>]*><(?:\w+:)?f(?:\s[^<>]*)?(?:/>|>[^<]*</(?:\w+:)?f>)'
     rb"\s*(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v></(?:\w+:)?v>)?</(?:\w+:)?c>"
@@ -39,6 +44,7 @@ class _Row:
     """A row that is not blank."""
 
     number: int  # from 0
+    num_blank: int  # rows right before it
     cells: list[str]
     is_bold: bool  # all cells, and none a number
     has_dates: bool
@@ -51,14 +57,23 @@ def parse_xlsx(data: bytes, name: str, limits: Limits) -> ParsedDocument:
         return _Reader(data, name, limits).read()
 
 
+@dataclass(frozen=True, slots=True)
+class _Hidden:
+    """The hidden rows and columns of a sheet, from 0."""
+
+    rows: frozenset[int]
+    columns: frozenset[int]
+
+
 class _Reader:
-    """Reads one workbook and counts its cells, and the formulas without a value."""
+    """Reads one workbook and counts its cells, the formulas without a value, and what is hidden."""
 
     def __init__(self, data: bytes, name: str, limits: Limits) -> None:
         self._data = data
         self._name = name
         self._limits = limits
         self._num_cells = self._num_visited = self._num_uncomputed = 0
+        self._num_hidden = {"row": 0, "column": 0}  # that have text
         self._formulas: Any = None  # the workbook with formulas in place of values, if it is needed
 
     def read(self) -> ParsedDocument:
@@ -75,6 +90,9 @@ class _Reader:
         if hidden := [sheet.title for sheet in workbook.worksheets if sheet not in visible]:
             sheets = "hidden sheet was" if len(hidden) == 1 else "hidden sheets were"
             warnings.append(normalize(f"{len(hidden)} {sheets} left out: {', '.join(hidden)}."))
+        if hidden_parts := [f"{n} hidden {name}{'s' * (n > 1)}" for name, n in self._num_hidden.items() if n]:
+            were = "was" if sum(self._num_hidden.values()) == 1 else "were"
+            warnings.append(f"{' and '.join(hidden_parts)} {were} left out.")
         if self._num_uncomputed:
             cells = "cell has" if self._num_uncomputed == 1 else "cells have"
             warnings.append(
@@ -85,11 +103,15 @@ class _Reader:
     def _read_sheet(self, sheet: Any) -> str:
         with zipfile.ZipFile(io.BytesIO(self._data)) as archive:
             source = archive.read(sheet._worksheet_path)  # openpyxl has no public name for it
+            tables = [archive.read(name) for name in archive.namelist() if name.startswith("xl/tables/")]
+        hidden = _find_hidden(source, is_filtered=any(FILTER in part for part in (source, *tables)))
         merges = [_parse_merge(match[1].decode()) for match in MERGED.finditer(source)][:MAX_MERGES]
-        rows = list(self._rows(sheet, has_uncomputed=bool(UNCOMPUTED.search(source))))
+        rows = list(self._rows(sheet, hidden, has_uncomputed=bool(UNCOMPUTED.search(source))))
         return "\n\n".join(_format_block(block, merges) for block in _split(rows))
 
-    def _rows(self, sheet: Any, has_uncomputed: bool) -> Iterator[_Row]:
+    def _rows(self, sheet: Any, hidden: _Hidden, has_uncomputed: bool) -> Iterator[_Row]:
+        """Yield the rows that have text in cells that are not hidden."""
+        num_blank, hidden_columns = 0, set[int]()
         sheet.reset_dimensions()  # they are often wrong
         formulas: Iterator[Any] = iter(())
         if has_uncomputed:
@@ -103,10 +125,19 @@ class _Reader:
                     texts[column] = str(getattr(formula, "text", formula))
                     self._num_uncomputed += 1
             self._count(texts)
+            if number in hidden.rows:
+                self._num_hidden["row"] += any(texts)
+                continue
+            hidden_columns |= {column for column in hidden.columns if any(texts[column : column + 1])}
+            texts = ["" if column in hidden.columns else text for column, text in enumerate(texts)]
             if any(text.strip() for text in texts):
-                values = [cell for cell in cells if cell.value is not None]
+                values = [cell for cell, text in zip(cells, texts, strict=True) if text]
                 is_bold = all(isinstance(cell.value, str) and cell.font.b for cell in values)
-                yield _Row(number, texts, is_bold, any(isinstance(cell.value, date) for cell in values))
+                yield _Row(number, num_blank, texts, is_bold, any(isinstance(cell.value, date) for cell in values))
+                num_blank = 0
+            else:
+                num_blank += 1
+        self._num_hidden["column"] += len(hidden_columns)
 
     def _count(self, texts: Sequence[str]) -> None:
         self._num_cells += sum(map(bool, texts))
@@ -120,12 +151,27 @@ def _parse_merge(reference: str) -> Merge:
     return Merge(top - 1, left - 1, bottom - 1, right - 1)
 
 
+def _find_hidden(source: bytes, is_filtered: bool) -> _Hidden:
+    """Return what a sheet hides; what a filter or a collapsed group hides is only out of view for a while."""
+    rows, columns = set[int](), set[int]()
+    for tag in TAG.finditer(source):
+        if b"hidden" not in tag[2]:
+            continue
+        values = dict(ATTRIBUTE.findall(tag[2]))
+        if values.get(b"hidden") not in (b"1", b"true") or int(values.get(b"outlineLevel", b"0")):
+            continue
+        if tag[1] == b"col":
+            columns.update(range(int(values[b"min"]) - 1, min(int(values[b"max"]), MAX_COLUMNS)))
+        elif b"r" in values and not is_filtered:
+            rows.add(int(values[b"r"]) - 1)
+    return _Hidden(frozenset(rows), frozenset(columns))
+
+
 def _split(rows: Sequence[_Row]) -> list[list[_Row]]:
     """Return the tables of a sheet, which blank rows separate; a row of numbers after one blank row goes on with it."""
     blocks: list[list[_Row]] = []
     for row in rows:
-        gap = row.number - blocks[-1][-1].number if blocks else 9
-        if gap == 1 or (gap == 2 and _continues(row, blocks[-1])):
+        if blocks and (row.num_blank == 0 or (row.num_blank == 1 and _continues(row, blocks[-1]))):
             blocks[-1].append(row)
         else:
             blocks.append([row])

@@ -123,6 +123,6 @@ def test_hidden_and_deleted_text_is_left_out():
 
 def test_the_marks_of_a_field_in_hidden_runs_are_kept():
     marks = [f'<w:r><w:rPr><w:vanish/></w:rPr><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("begin", "end")]
-    field = f"{marks[0]}<w:r><w:rPr><w:vanish/></w:rPr><w:instrText> XE \"Rent\" </w:instrText></w:r>{marks[1]}"
+    field = f'{marks[0]}<w:r><w:rPr><w:vanish/></w:rPr><w:instrText> XE "Rent" </w:instrText></w:r>{marks[1]}'
     document = parse(docx(f"<w:p>{field}{run('Rent is due.')}</w:p>"), "a.docx")
     assert (document.text, document.warning) == ("Rent is due.", "")

@@ -43,6 +43,33 @@ def test_each_visible_sheet_is_a_section_and_hidden_ones_give_a_warning():
     assert document.warning == "1 hidden sheet was left out: Secret."
 
 
+def hide(workbook, *rows, columns=""):
+    for row in rows:
+        workbook.active.row_dimensions[row].hidden = True
+    for column in columns:
+        workbook.active.column_dimensions[column].hidden = True
+
+
+def test_hidden_rows_and_columns_are_left_out_with_a_warning():
+    workbook = book(["Item", "Cost", "Price", None], ["Cup", 1, 3], ["Draft", 1, 4], ["Jug", 2, 5], bold=1)
+    hide(workbook, 3, columns="BD")
+    document = parsed(workbook)
+    assert document.text.split("\n")[2:] == ["| Item: Cup | Price: 3 |", "| Item: Jug | Price: 5 |"]  # one table
+    assert document.warning == "1 hidden row and 1 hidden column were left out."
+
+
+def test_rows_out_of_view_by_a_filter_or_in_a_collapsed_group_are_read():
+    workbook = book(["Item", "Price"], ["Cup", 3], ["Jug", 5], bold=1)
+    workbook.active.row_dimensions.group(3, 3, hidden=True)
+    assert len(lines_of(workbook)) == 2
+    workbook = book(["Item", "Price"], ["Cup", 3], ["Jug", 5], bold=1)
+    hide(workbook, 3)
+    workbook.active.auto_filter.ref = "A1:B3"
+    assert len(lines_of(workbook)) == 1
+    workbook.active.auto_filter.add_filter_column(0, ["Cup"])
+    assert len(lines_of(workbook)) == 2
+
+
 def test_a_bold_row_is_a_group_and_an_incomplete_one_is_not():
     workbook = book(["Item", "Price"], ["Day", 5], ["Week"], ["Children"], ["Day", 3], bold=1)
     workbook.active["A4"].font = Font(bold=True)
