@@ -14,6 +14,7 @@ from bs4 import BeautifulSoup
 from store.ingest.archive import check_archive
 from store.ingest.document import ParsedDocument, reading
 from store.ingest.office.word_fields import dissolve_fields, write_equations
+from store.ingest.office.word_headings import mark_bold_headings
 from store.ingest.office.word_hidden import remove_hidden
 from store.ingest.office.word_numbers import write_numbers
 from store.ingest.office.word_styles import Styles
@@ -42,6 +43,7 @@ def parse_docx(data: bytes, name: str, limits: Limits) -> ParsedDocument:
     _mark_notes(soup)
     if soup.find("h1", class_="title"):
         lower_headings(soup)
+    mark_bold_headings(soup)
     return ParsedDocument(soup_to_markdown(soup), warning=warning)
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from store.ingest import parse
+from store.markdown import contexts_at
 from tests.support.files import W, docx, paragraph, table
 
 STYLES = f"""<w:styles {W}>
@@ -126,3 +127,54 @@ def test_the_marks_of_a_field_in_hidden_runs_are_kept():
     field = f'{marks[0]}<w:r><w:rPr><w:vanish/></w:rPr><w:instrText> XE "Rent" </w:instrText></w:r>{marks[1]}'
     document = parse(docx(f"<w:p>{field}{run('Rent is due.')}</w:p>"), "a.docx")
     assert (document.text, document.warning) == ("Rent is due.", "")
+
+
+def bold(text):
+    return f"<w:p>{run(text, '<w:b/>')}</w:p>"
+
+
+def blocks_of(body, **parts):
+    return parse(docx(body, **parts), "a.docx").text.split("\n\n")
+
+
+def test_a_short_paragraph_in_bold_above_text_is_a_heading():
+    body = bold("Payment terms") + paragraph("You pay within 30 days.") + bold("Required documents") + item("Permit", 2)
+    text = parse(docx(body, extra=PARTS), "a.docx").text
+    assert text.split("\n\n") == [
+        "## Payment terms",
+        "You pay within 30 days.",
+        "## Required documents",
+        "(a) Permit",
+    ]
+    assert contexts_at(text, [text.index("30 days"), len(text)]) == [("Payment terms",), ("Required documents",)]
+
+
+def test_a_numbered_paragraph_in_bold_is_a_heading_with_its_number():
+    heading = item("Rent", 0).replace("<w:t>", "<w:rPr><w:b/></w:rPr><w:t>")
+    again = item("Term", 0).replace("<w:t>", "<w:rPr><w:b/></w:rPr><w:t>")
+    blocks = blocks_of(heading + paragraph("It is 940.") + again + paragraph("Two years."), extra=PARTS)
+    assert blocks == ["## 1 Rent", "It is 940.", "## 2 Term", "Two years."]
+
+
+def test_a_heading_in_bold_lies_below_the_last_one_with_a_style():
+    body = paragraph("Lease", "T") + paragraph("Rent", "H1") + bold("Amount") + paragraph("It is 940.")
+    blocks = blocks_of(body + bold("Due date") + paragraph("The third."), extra=PARTS)
+    assert blocks == ["# Lease", "## 1 Rent", "### Amount", "It is 940.", "### Due date", "The third."]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        bold("Pay within 30 days.") + paragraph("No discount."),
+        bold("Note:") + paragraph("No discount."),
+        f"<w:p>{run('Note:', '<w:b/>')}{run(' no discount')}</w:p>" + paragraph("We never give any."),
+        bold("Acme Ltd") + paragraph("12 High Street"),  # an address
+        bold("Acme Ltd") + bold("Invoice") + table(("Item", "Price"), ("Cup", "3")),
+        bold("x" * 101) + paragraph("No discount."),
+        bold("2025") + paragraph("No discount."),
+        bold("The end"),
+        table(("Name",)).replace(paragraph("Name"), bold("Name") + paragraph("It is Bo.")),
+    ],
+)
+def test_other_text_in_bold_is_no_heading(body):
+    assert "#" not in parse(docx(body), "a.docx").text
