@@ -1,7 +1,7 @@
 """Parse HTML with BeautifulSoup and markdownify: the visible text as Markdown, with title, headings, lists and tables.
 
-Pictures and link targets are left out: they cost tokens and answer no question. So are menus, banners and footers of a
-page that marks its main part.
+Pictures and link targets are left out: they cost tokens and answer no question; an e-mail address or phone number may.
+Menus, banners and footers of a page that marks its main part are left out, too, see `store.ingest.web.frame`.
 """
 
 import re
@@ -16,6 +16,7 @@ from markdownify import MarkdownConverter
 from store.errors import UnreadableDocument
 from store.ingest.document import ParsedDocument
 from store.ingest.text import BOMS, decode, normalize, superscript
+from store.ingest.web.frame import remove_frame, write_addresses
 from store.ingest.web.html_tables import dissolve_layout_tables, join_rows, table_to_markdown
 from store.limits import Limits
 from store.markdown import LIST_ITEM
@@ -23,18 +24,6 @@ from store.markdown import LIST_ITEM
 INVISIBLE_TAGS = ["script", "style", "template", "noscript", "title", "meta", "link", "base", "svg", "iframe", "object"]
 INVISIBLE_TAGS += ["select", "datalist"]  # what could be chosen
 BLOCK_TAGS = ["main", "header", "footer", "aside", "nav", "form", "fieldset", "figure", "details", "summary", "address"]
-MAIN = {"main", "article"}  # elements, and roles of others
-FRAME = {
-    "header",
-    "footer",
-    "aside",
-    "dialog",
-    "form",
-    "banner",
-    "contentinfo",
-    "complementary",
-}  # around the main part
-CONTROLS = {"nav", "button", "navigation", "search"}
 CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.I)
 WIDE = re.compile(r"utf.?(16|32)", re.I)  # contradicts a declaration that is readable as ASCII
 LATIN_1 = {"iso-8859-1", "iso8859-1", "latin-1", "latin1", "us-ascii", "ascii"}  # browsers read cp1252 instead
@@ -136,7 +125,8 @@ def parse_html(data: bytes, name: str, limits: Limits) -> ParsedDocument:
     limits.check_characters(len(source), name)
     soup = parse_soup(source, name)
     title = " ".join(soup.title.get_text().split()) if soup.title else ""
-    _remove_frame(soup)
+    write_addresses(soup)
+    remove_frame(soup)
     text = soup_to_markdown(soup)
     if not text or not title or soup.find("h1") or text.lstrip("# ").startswith(title):
         return ParsedDocument(text, warning=warning)
@@ -181,39 +171,6 @@ def lower_headings(soup: BeautifulSoup) -> None:
     for heading in soup.find_all(["h1", "h2", "h3", "h4", "h5"]):
         if heading.get("class") != ["title"]:
             heading.name = f"h{int(heading.name[1]) + 1}"
-
-
-def _remove_frame(soup: BeautifulSoup) -> None:
-    """Remove what surrounds the main part of a page, and menus and buttons everywhere; nothing if none is marked."""
-    tags = soup.find_all(True)
-    mains = [tag for tag in tags if _is_one_of(tag, MAIN)]
-    inside = set(map(id, mains))  # the main parts and all in them
-    for tag in tags:
-        if id(tag.parent) in inside:
-            inside.add(id(tag))
-    around: set[int] = set()
-    for tag in mains:
-        for parent in tag.parents:
-            if id(parent) in around:
-                break
-            around.add(id(parent))
-    removed: set[int] = set()  # with what is in them
-    outermost: list[Tag] = []  # of them; `Tag.decomposed` would search all that is in a tag
-    for tag in tags if mains else []:
-        is_control = _is_one_of(tag, CONTROLS) and not tag.has_attr("aria-expanded")  # such a button is a heading
-        if id(tag.parent) in removed:
-            removed.add(id(tag))
-        elif id(tag) not in around and (
-            is_control or tag.get("aria-hidden") == "true" or (_is_one_of(tag, FRAME) and id(tag) not in inside)
-        ):
-            removed.add(id(tag))
-            outermost.append(tag)
-    for tag in outermost:
-        tag.decompose()
-
-
-def _is_one_of(tag: Tag, kinds: set[str]) -> bool:
-    return tag.name in kinds or tag.get("role") in kinds
 
 
 def _decode_html(data: bytes, name: str) -> tuple[str, str]:

@@ -14,6 +14,11 @@ FILES = {
     "blanks before the end of a line": ("a.html", "<html><p>Ferry<pre>a" + " " * SIZE + "x</pre>"),
     "blank lines in preformatted text": ("b.html", "<html><p>Ferry<pre>a" + " \n\n" * (SIZE // 3) + "x</pre>"),
     "nested main parts": ("c.html", "<html>" + "<main>" * (SIZE // 10) + "Ferry"),
+    "weekdays and headings around the main part": (
+        "f.html",
+        "<html><main>Ferry</main><footer>" + "<div><h2>a</h2>Mo" * (SIZE // 100) + "<p>Tel. 1-9 mon</p>" * (SIZE // 10),
+    ),
+    "nested banners about cookies": ("g.html", "<html><h1>Ferry</h1>" + "<div class=cookie>" * (SIZE // 10) + "a"),
     "marks of a number without an end": ("d.html", "<html>Ferry" + "\ue000" * SIZE),
     "a row that almost delimits a table": ("e.md", "Ferry|boat\n---" + " " * SIZE + "x|-"),
 }
