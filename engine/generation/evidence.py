@@ -32,7 +32,7 @@ from engine.generation.ranking import (
     log_probability,
 )
 from engine.generation.section import KINDS as SECTION_KINDS
-from engine.generation.section import find_section
+from engine.generation.section import MAX_SECTION_UNITS, find_section
 from engine.generation.span_scorer import Span, SpanScorer, SpanScores
 from engine.generation.summary import summary_units
 from engine.generation.table_questions import (
@@ -115,8 +115,8 @@ class Evidence:
             return self._quotes(self._best_of_parts())
         if self.kind is QuestionKind.LIST:
             return self._list()
-        if self.kind is QuestionKind.FACT and (announced := self._announced_list()):
-            return [announced]
+        if self.kind is QuestionKind.FACT and (announced := self._announced()):
+            return announced
         if self.kind is QuestionKind.STEPS:
             return self._best_list() or self.closest()[:1]
         return self.closest()[:1] if self.kind is QuestionKind.YES_NO else []
@@ -323,7 +323,7 @@ class Evidence:
             map(self._listed_rows, best),
             (self._matching_rows(unit) or self._listed_rows(unit) for unit in others),
         )
-        return next(filter(None, attempts), self.closest()[:1])
+        return next(filter(None, attempts), self._announced() or self.closest()[:1])
 
     def _listed_rows(self, row: Unit) -> list[Quote]:
         """Return the rows of the table of a row that a question asks to list."""
@@ -331,13 +331,14 @@ class Evidence:
         rows = [self._row(unit) for unit in units]
         return self._quotes(units[index] for index in listed_rows(self._prepared.original_question, rows))
 
-    def _announced_list(self) -> Quote | None:
-        """Return the list below the best quote, if that ends with a colon."""
-        if self._best is None or not self._ranker.text(self._best).endswith(":"):
-            return None
+    def _announced(self) -> list[Quote]:
+        """Return the list below the best quote, if that ends with a colon; it with its table, if it is a caption."""
+        if self._best is None or (rows := self._ranker.rows_below(self._best)[:MAX_SECTION_UNITS]):
+            return self._quotes([self._best, *rows]) if self._best else []
+        if not self._ranker.text(self._best).endswith(":"):
+            return []
         below = self._ranker.units[self._ranker.units.index(self._best) + 1 :][:1]
-        lists = [self._quote_at(b.passage, b.block.start, b.block.end) for b in below if b.block.kind == "list"]
-        return lists[0] if lists else None
+        return [self._quote_at(b.passage, b.block.start, b.block.end) for b in below if b.block.kind == "list"]
 
     def _best_list(self) -> list[Quote]:
         """Return the list, or the paragraph with a procedure, that most likely answers; none if something else does."""

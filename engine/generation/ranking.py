@@ -1,13 +1,16 @@
 """Rank what may be quoted from the passages of a prompt by how well it answers a question."""
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from operator import attrgetter
 
 from engine.generation.overlap import content_stems, sentence_scores
+from engine.generation.section import SENTENCE_END
 from engine.generation.span_scorer import SpanScores
 from engine.generation.table_questions import codes, is_in_range, named_header, numbers
 from engine.model.encoder import Encoder
@@ -17,7 +20,7 @@ from engine.prompt.followups import YEAR, relative_year
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.titles import parse_title
 from engine.prompt.units import Unit, split_units
-from store.markdown import parse_row
+from store.markdown import MAX_CAPTION_CHARS, Block, parse_row
 
 # The weights were chosen on the same questions as those of engine.generation.evidence.
 OVERLAP_WEIGHT = 0.45  # nats per nat of shared words
@@ -25,6 +28,7 @@ SIMILARITY_WEIGHT = 16.0  # nats per unit of the cosine between the embeddings o
 TYPE_PENALTY = 4.0  # nats for a quote, span or cell without the number, time or name that the question calls for
 EXACT_WEIGHT = 6.0  # nats for the question's code or edition, or a row with its number, alone or within a range
 NEWEST_WEIGHT = 2.0  # nats for the newest of several editions, if the question does not say which it means
+CAPTION_PENALTY = 4.0  # nats for the caption of a table, whose rows answer
 FOLLOW_UP_PENALTY = 12.0  # nats for a quote without any word that is new in a follow-up
 RANK_PENALTY = 0.15  # nats per passage before it
 MIN_PROBABILITY = 1e-6  # of a unit; lower ones are clipped
@@ -69,14 +73,31 @@ class UnitRanker:
         ]
 
     @cached_property
+    def captions(self) -> dict[tuple[int, Block], Unit]:
+        """The caption of each table, by passage and block: the line above it, unless that is a sentence."""
+        return {
+            (row.passage, row.block): line
+            for line, row in pairwise(self.units)
+            if line.passage == row.passage and (line.block.kind, row.block.kind) == ("paragraph", "table")
+            if is_caption(self.text(line))
+        }
+
+    def rows_below(self, caption: Unit) -> list[Unit]:
+        """Return the rows of the table with a caption; none of other units."""
+        tables = [table for table, line in self.captions.items() if line == caption]
+        return [unit for unit in self.units if (unit.passage, unit.block) in tables]
+
+    @cached_property
     def headings(self) -> dict[Unit, str]:
-        """The nearest heading above each unit in its passage, without mark and number; '' if there is none."""
+        """The nearest heading above each unit in its passage, without mark and number, and its table's caption."""
         headings: dict[Unit, str] = {}
         last: tuple[int, str] = (-1, "")
         for unit in self.units:
             if unit.block.kind == "heading":
                 last = (unit.passage, parse_title(self.text(unit)).text)
-            headings[unit] = last[1] if last[0] == unit.passage else ""
+            caption = self.captions.get((unit.passage, unit.block))
+            titles = [last[1] if last[0] == unit.passage else "", self.text(caption) if caption else ""]
+            headings[unit] = " ".join(filter(None, titles))
         return headings
 
     @cached_property
@@ -130,14 +151,18 @@ class UnitRanker:
         original = self._prepared.original_question
         is_whole = question == self._prepared.standalone_question
         wanted = (codes(original) if is_whole else set()) or codes(question)  # a follow-up is not about earlier codes
-        expected, new_words = expected_content(question), self._new_words(question)
+        expected, new_words, captions = (
+            expected_content(question),
+            self._new_words(question),
+            set(self.captions.values()),
+        )
         asked = set(numbers(question))
         told = original if is_whole and YEAR.search(original) else question
         other = other_editions(told, [hit.chunk.document_name for hit in self._prepared.hits])
 
         def rules(unit: Unit) -> float:
             text = self.text(unit)
-            nats = 0.0
+            nats = -CAPTION_PENALTY * (unit in captions)
             row = parse_row(text) or []
             is_exact = (
                 wanted & codes(text) or is_in_range(question, row) or asked & set(numbers(row[0][1] if row else ""))
@@ -200,6 +225,12 @@ class UnitRanker:
 
     def text(self, unit: Unit) -> str:
         return unit.text(self._prepared.texts)
+
+
+def is_caption(text: str) -> bool:
+    """Return whether a line above a table names it: it has no number but that of the table or a year."""
+    is_short = len(text) <= MAX_CAPTION_CHARS and not SENTENCE_END.search(text)
+    return is_short and not re.search(r"\d", YEAR.sub("", parse_title(text).text))
 
 
 def score_quote(probability: float, overlap: float, passage: int) -> float:

@@ -17,7 +17,7 @@ from store.errors import UnreadableDocument
 from store.ingest.document import ParsedDocument
 from store.ingest.text import BOMS, decode, normalize, superscript
 from store.ingest.web.frame import remove_frame, write_addresses
-from store.ingest.web.html_tables import dissolve_layout_tables, join_rows, table_to_markdown
+from store.ingest.web.html_tables import dissolve_layout_tables, join_rows, lift_captions, table_to_markdown
 from store.limits import Limits
 from store.markdown import LIST_ITEM
 
@@ -156,6 +156,7 @@ def soup_to_markdown(soup: BeautifulSoup) -> str:
         comment.extract()
     for tag in soup.find_all(BLOCK_TAGS):
         tag.name = "div"
+    lift_captions(soup)
     dissolve_layout_tables(soup)
     try:
         text = _Markdown().convert_soup(soup)

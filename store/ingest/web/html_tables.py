@@ -41,6 +41,14 @@ def dissolve_layout_tables(soup: BeautifulSoup) -> None:
             part.name = "div"
 
 
+def lift_captions(soup: BeautifulSoup) -> None:
+    """Put the caption of a figure that stands below its table above it."""
+    for caption in soup.find_all("figcaption"):
+        above = caption.find_previous_sibling()
+        if above is not None and (above.name == "table" or above.find("table", recursive=False)):
+            above.insert_before(caption.extract())
+
+
 def table_to_markdown(table: Tag, texts: dict[int, str]) -> str:
     """Return a table, given the text of each cell by its id."""
     rows = _rows(table)

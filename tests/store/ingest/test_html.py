@@ -27,6 +27,15 @@ def test_a_row_of_one_cell_is_the_title_of_a_table_or_a_group_in_it():
     assert lines_of(page) == ["Fees", "| Adults: |", "| Item: Adults, Day | Price: 5 |"]
 
 
+@pytest.mark.parametrize("wrapped", ["{}", "<div>{}</div>"])
+def test_the_caption_of_a_figure_stands_above_its_table(wrapped):
+    table = wrapped.format("<table><tr><th>Zone<th>Days<tr><td>UK<td>2</table>")
+    caption = "<figcaption>Delivery times</figcaption>"
+    for page in (f"<figure>{table}{caption}</figure>", f"<figure>{caption}{table}</figure>"):
+        assert lines_of(page) == ["Delivery times", "| Zone: UK | Days: 2 |"]
+    assert lines_of(f"<figure><p>Boat</p>{caption}</figure>") == ["Boat", "Delivery times"]
+
+
 @pytest.mark.parametrize("group", ["<td colspan=2>Children", "<th>Children<td>", "<td><b>Children</b><td>"])
 def test_a_merged_or_bold_row_is_a_group_and_an_incomplete_one_is_not(group):
     page = f"<table><tr><th>Item<th>Price<tr><td>Day<td>5<tr><td>Week<td><tr>{group}<tr><td>Day<td>3</table>"
