@@ -21,7 +21,7 @@ from engine.generation.changes import describe_change, format_changes
 from engine.generation.confidence import is_enough, quote_confidence
 from engine.generation.lists import MIN_LIST_ITEMS, judged_lists
 from engine.generation.overlap import CHOICE_WORDS, content_stems, content_words, stem, unsupported_words
-from engine.generation.quotes import format_quotes, format_unit, whole_words
+from engine.generation.quotes import format_quotes, format_unit, whole_words, with_unit
 from engine.generation.ranking import (
     MAX_EMBEDDED_UNITS,
     MIN_PROBABILITY,
@@ -190,7 +190,7 @@ class Evidence:
         total = sum(math.exp(score - scores[index]) for score, each in same_unit if each.unit == best.unit)
         share = 0.0 if asks_for_reason(self._prepared.original_question) else 1 / total
         if is_cell[index] and share >= MIN_CELL_SHARE:
-            return best
+            return replace(best, text=with_unit(best.text, self._row(best.unit)))
         highlight = best.text if share >= MIN_HIGHLIGHT_SHARE else ""
         return replace(best, text=format_unit(best.quote.text), highlight=highlight)
 

@@ -15,6 +15,16 @@ UNIT_AFTER = re.compile(  # of a number: '15 years', 'fifteen years'
     rf"[ \u00a0-](?:{UNIT}|per cent|percent|pence|pounds|euros?|dollars|tons?|tonnes|litres?|Prozent|Liter|Tonnen)\b"
     rf"|(?<=\d)[ \u00a0](?:%|\u00b0C|\u20ac|(?:{SHORT_UNIT}|k?g|kWh?)\b)"
 )
+CELL_NUMBER = re.compile(r"[-\u2212+]?\d{1,12}(?:[.,' \u00a0]\d{1,3})*")
+DECIMAL_COMMA = re.compile(r",\d\d?$")
+HEADER_UNIT = re.compile(r"[(\[](?:in )?([^()\[\]]{1,30})[)\]]$")  # 'Weight (kg)'
+PER = r"(?: ?/ ?| per | pro | je )\w{1,12}\u00b2?"
+CURRENCY_UNIT = re.compile(rf"([\u20ac\u00a3$\u00a5])(k|m|bn| million| billion)?({PER})?")
+PLAIN_UNIT = re.compile(  # after the number
+    rf"(?:(?i:{UNIT}|tons?|tonnes?|Tonnen|litres?|Liter|acres?|euros?|pounds|dollars|pence)"
+    r"|%|\u00b0[CF]|[km\u00b5]?g|t|lbs?|oz|(?:[kcm\u00b5]?m|ft|in)[\u00b2\u00b323]?|ha|[mch]?l|h|hrs?|min|m?s|mph|rpm|m?Ah?"
+    rf"|[kMG]?(?:W|Wh|V|J|N|Hz|Pa)|hPa|kcal|bar|psi|dB|[kMGT]B|px|EUR|GBP|USD|CHF)(?:{PER})?"
+)
 WORD_AFTER = re.compile(r"(?:-?\w|(?<=\d)[.,]\d)*")
 
 
@@ -41,3 +51,18 @@ def format_unit(text: str) -> str:
         cells = parse_row(line)
         lines.append("; ".join(f"{name}: {value}" if name else value for name, value in cells) if cells else line)
     return "\n".join(line.rstrip() for line in lines if line.strip())
+
+
+def with_unit(value: str, row: Sequence[tuple[str, str]]) -> str:
+    """Return the value of a cell with the unit that its header names, '38.50 kg', if it is a number without one."""
+    headers = [header for header, cell in row if cell == value]
+    bracket = HEADER_UNIT.search(headers[0].strip()) if headers and CELL_NUMBER.fullmatch(value) else None
+    unit = bracket[1].strip() if bracket else ""
+    if currency := CURRENCY_UNIT.fullmatch(unit):
+        symbol, scale, per = currency.groups(default="")
+        sign, digits = (value[0], value[1:]) if not value[0].isdigit() else ("", value)
+        is_before = not DECIMAL_COMMA.search(value)
+        return f"{sign}{symbol}{digits}{scale}{per}" if is_before else f"{value}{scale} {symbol}{per}"
+    if PLAIN_UNIT.fullmatch(unit):
+        return f"{value}{'' if unit == '%' else ' '}{unit}"
+    return value
