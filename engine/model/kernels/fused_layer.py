@@ -61,7 +61,7 @@ class LayerOps:
     def rerotate(self, keys: Tensor, shift: int, inv_freq: Tensor, out: Tensor) -> Tensor:
         """Do what `rerotate_keys` does for keys and out [L, H, T, D], whose last two dimensions are contiguous."""
         layers, heads, tokens, head_dim = keys.shape
-        assert keys.stride()[2:] == out.stride()[2:] == (head_dim, 1)
+        assert keys.stride()[2:] == out.stride()[2:] == (head_dim, 1) and keys.dtype == out.dtype == torch.bfloat16
         angles = shift * inv_freq.float()
         cosines, sines = angles.cos(), angles.sin()
         source, target = ((each.data_ptr(), each.stride(0), each.stride(1)) for each in (keys, out))
