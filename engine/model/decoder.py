@@ -1,7 +1,8 @@
 """A decoder run layer by layer: token ids in, hidden states or logits out.
 
-The layers are transformers' own modules, called one by one with our attention. So every model with plain rotary
-attention works, a long pass can be cancelled between layers, and the LM head runs only for the rows that need it.
+The layers are transformers' own modules, called one by one with our attention, or fused ones with their weights. So
+every model with plain rotary attention works, a long pass can be cancelled between layers, and the LM head runs only
+for the rows that need it.
 """
 
 from collections.abc import Sequence
@@ -127,10 +128,8 @@ class Decoder:
             raise Cancelled
         with self.batcher.layer():
             if self.fused_layers and not torch.is_grad_enabled():
-                fused = self.fused_layers[layer]
-                return fused(
-                    hidden, rotation, attention_pass, self.batcher.pause_layer, {} if memory is None else memory
-                )
+                memory = {} if memory is None else memory
+                return self.fused_layers[layer](hidden, rotation, attention_pass, self.batcher.pause_layer, memory)
             return self.model.model.layers[layer](
                 hidden,
                 position_embeddings=rotation,

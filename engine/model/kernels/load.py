@@ -51,9 +51,7 @@ class KernelChoice:
 
     attention: SlotAttention | None  # None: torch's
     reason: str  # a sentence for users
-    compiled: Path | None = (
-        None  # library with the decoding step, if this machine runs it; also if torch's attention is faster
-    )
+    compiled: Path | None = None  # library with all kernels, if this machine runs it; also if torch attends faster
 
 
 def choose_kernels(folder: Path, timeout_s: float = TIMEOUT_S) -> KernelChoice:
