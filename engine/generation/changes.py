@@ -1,15 +1,20 @@
 """Say what changed between two versions of a sentence or of a table row, or of a document."""
 
+import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
 from engine.generation.quotes import format_quotes
+from engine.prompt.answer_type import NUMBER_WORD
+from engine.prompt.followups import STOP_WORD
 from engine.request import Quote
 from store.markdown import parse_row
 
 MIN_EQUAL = 0.5  # of the words of two sentences; with fewer, they are not versions of each other
 MAX_CHANGES = 3
 PUNCTUATION = ".,;:"
+NUMBER = re.compile(rf"\d[\d.,:/]*|{NUMBER_WORD}", re.I)
+UNIT_PREFIX = re.compile(r"square|cubic|full|working|business|calendar|school|volle[nrs]?|angefangene[nr]?", re.I)
 
 
 def format_changes(changes: Sequence[Sequence[Quote]]) -> str:
@@ -31,12 +36,20 @@ def describe_change(old: str, new: str) -> str:
         return _change_of_rows(old_row, new_row)
     before, after = ([word.rstrip(PUNCTUATION) for word in text.split()] for text in (old, new))
     matcher = SequenceMatcher(None, before, after, autojunk=False)
-    changes = [
-        f"{' '.join(before[start : end + 1])} → {' '.join(after[new_start : new_end + 1])}"  # the next word: a unit
-        for tag, start, end, new_start, new_end in matcher.get_opcodes()
-        if tag == "replace"
-    ]
+    changes = []
+    for tag, start, end, new_start, new_end in matcher.get_opcodes():
+        if tag == "replace":
+            num_more = _num_words_of_unit(before[end - 1], before[end : end + 2])
+            old_part, new_part = before[start : end + num_more], after[new_start : new_end + num_more]
+            changes.append(f"{' '.join(old_part)} → {' '.join(new_part)}")
     return "; ".join(changes) if matcher.ratio() >= MIN_EQUAL and len(changes) <= MAX_CHANGES else ""
+
+
+def _num_words_of_unit(last: str, following: Sequence[str]) -> int:
+    """Return how many of the words after a number are its unit: '2 years', '4 square metres'; 0 after another word."""
+    if not following or not NUMBER.fullmatch(last) or STOP_WORD.fullmatch(following[0].lower()):
+        return 0
+    return min(len(following), 2) if UNIT_PREFIX.fullmatch(following[0]) else 1
 
 
 def _change_of_rows(old: list[tuple[str, str]], new: list[tuple[str, str]]) -> str:
