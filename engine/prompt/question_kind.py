@@ -63,7 +63,7 @@ PATTERNS = {  # the first that matches decides
         r"\bold(?:er)?\b.* (?:and|or|than|to|as) .*\bnew",
         r"\b(?:which|who|what)\b.* (?:more|less|\w{2,}er)\b.* or ",
         r"\b(?:did|do|does|is|are|was|were)\b.* or .* (?:more|less)\b|^(?:was|wer|welche\w*)\b.* \w{4,}er\b.* oder ",
-        r"\bvergl(?:eich|ich)|\bunterschied|\bge\u00e4ndert\b|\bim gegensatz",
+        r"\bvergl(?:eich|ich)|\bunterschied|\bunterscheide|\bge\u00e4ndert\b|\bim gegensatz",
     ),
     QuestionKind.STEPS: _any(
         r"\bhow did (?:you|we|one|people|employees|staff)\b"

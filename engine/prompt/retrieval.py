@@ -14,6 +14,7 @@ from engine.prompt.followups import YEAR, relevant_turns
 from engine.prompt.named_documents import several_documents, split_topic
 from engine.prompt.pack import PreparedPrompt, pack
 from engine.prompt.question_kind import QuestionKind, question_kind
+from engine.prompt.section_versions import compare_sections
 from engine.prompt.template import PromptTemplate
 from engine.prompt.versions import compare_documents
 from engine.request import Request
@@ -27,7 +28,7 @@ def prepare_stages(
 ) -> Iterator[PreparedPrompt]:
     """Yield the packed prompt after each stage of the search; the last one is final. Raises as `pack`, `retrieve`."""
     notes, start_ms = _missing_documents_note(finder, request), trace.now_ms()
-    compared = compare_documents(finder, request)
+    compared = compare_documents(finder, request) or compare_sections(finder, request)
     different = compared.hits() if compared else []
     for hits in [different] if different else retrieve(finder, request):
         trace.add("search", start_ms)

@@ -49,6 +49,7 @@ class LocatedUnit:
     text: str
     chunk: Chunk
     start: int = 0
+    is_heading: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +89,23 @@ class DocumentChanges:
 
 def compare_documents(finder: Finder, request: Request) -> DocumentChanges | None:
     """Return how the two documents of a general comparison differ; None for other questions."""
-    if request.whole_document or not _may_compare(request.question):
+    if request.whole_document or not may_compare(request.question):
         return None
     scope = [document for document in finder.documents() if document.is_in(request.documents)]
     words = set(_words(request.question))
-    named = [document for document in scope if (name := _name_words(document)) and name <= words]
-    named = [each for each in named if not any(_name_words(each) < _name_words(other) for other in named)]
+    named = [document for document in scope if (name := name_words(document)) and name <= words]
+    named = [each for each in named if not any(name_words(each) < name_words(other) for other in named)]
     pair = next((each for each in (named, scope) if len(each) == 2), None)
     if pair is None or not _is_general(request.question, pair):
         return None
     if pair is not named and relevant_turns(request.question, request.history):
         return None  # a follow-up is about the subject of an earlier question
-    old, new = _in_order(pair)
+    old, new = in_order(pair)
     if max(old.num_chunks, new.num_chunks) > MAX_UNITS:
         return None
-    old_units, new_units = (_units(finder.chunks(document.id)) for document in (old, new))
+    old_units, new_units = (
+        [unit for unit in located_units(finder.chunks(document.id)) if not unit.is_heading] for document in (old, new)
+    )
     if not old_units or not new_units or max(len(old_units), len(new_units)) > MAX_UNITS:
         return None
     changes = changes_between(old_units, new_units)
@@ -111,7 +114,9 @@ def compare_documents(finder: Finder, request: Request) -> DocumentChanges | Non
     return DocumentChanges(old, new, changes)
 
 
-def changes_between(old: Sequence[LocatedUnit], new: Sequence[LocatedUnit]) -> list[tuple[LocatedUnit, ...]] | None:
+def changes_between(
+    old: Sequence[LocatedUnit], new: Sequence[LocatedUnit], min_shared: float = MIN_SHARED
+) -> list[tuple[LocatedUnit, ...]] | None:
     """Return the units that differ, paired where they are versions of each other; None if too few are shared.
 
     A unit that has only moved is no change.
@@ -136,7 +141,7 @@ def changes_between(old: Sequence[LocatedUnit], new: Sequence[LocatedUnit]) -> l
             elif other is not None and after[j + other] not in all_before:
                 changes.append((new[j + other],))
         max_pairs -= min(num_pairs, max_pairs)
-    return changes if num_shared >= MIN_SHARED * min(len(old), len(new)) else None
+    return changes if num_shared >= min_shared * min(len(old), len(new)) else None
 
 
 def _pair(old: Sequence[str], new: Sequence[str], is_paired: bool) -> Iterator[tuple[int | None, int | None]]:
@@ -164,24 +169,25 @@ def _row_name(text: str) -> tuple[str, str] | None:
     return row[0] if row else None
 
 
-def _may_compare(question: str) -> bool:
+def may_compare(question: str) -> bool:
+    """Return whether a question has a word of comparing."""
     return any(GENERAL_HINT.fullmatch(word) for word in _words(question))
 
 
 def _is_general(question: str, documents: Sequence[Document]) -> bool:
     """Return whether a question says nothing but which documents to compare."""
-    about = set().union(*map(_name_words, documents), *(_words(document.name) for document in documents))
+    about = set().union(*map(name_words, documents), *(_words(document.name) for document in documents))
     words = _words(YEAR.sub("", question.replace("_", " ")))
-    return all(GENERAL.fullmatch(word) or _singulars(word) & about for word in words)
+    return all(GENERAL.fullmatch(word) or singulars(word) & about for word in words)
 
 
-def _singulars(word: str) -> set[str]:
+def singulars(word: str) -> set[str]:
     """Return what a word may be the plural of, and the word itself."""
     stems = {word.removesuffix(ending) for ending in PLURALS}
     return stems | {word} | ({f"{word[:-3]}y"} if word.endswith("ies") else set())
 
 
-def _in_order(pair: Sequence[Document]) -> tuple[Document, Document]:
+def in_order(pair: Sequence[Document]) -> tuple[Document, Document]:
     """Return the earlier and the later document: by the years in their names, else by when they were added."""
     years = {document.id: YEAR.findall(document.name.replace("_", " ")) for document in pair}
     by_year = all(years.values()) and len(set(map(tuple, years.values()))) == 2
@@ -193,12 +199,13 @@ def _words(text: str) -> list[str]:
     return split_words(text.replace("_", " "))
 
 
-def _name_words(document: Document) -> set[str]:
+def name_words(document: Document) -> set[str]:
+    """Return the words of a document's name, without its suffix."""
     return set(_words(split_suffix(document.name)[0]))
 
 
-def _units(chunks: Sequence[Chunk]) -> list[LocatedUnit]:
-    """Return the units of a document, but for its headings, each with a chunk that contains it."""
+def located_units(chunks: Sequence[Chunk]) -> list[LocatedUnit]:
+    """Return the units of a document, each with a chunk that contains it."""
     parts, length = list[str](), 0
     for chunk in chunks:  # they overlap; between them may be blank space
         part = "\n" * max(0, chunk.start - length) + chunk.text[max(0, length - chunk.start) :]
@@ -209,9 +216,8 @@ def _units(chunks: Sequence[Chunk]) -> list[LocatedUnit]:
     for unit in islice(split_units(0, text), MAX_UNITS + 1):
         while index + 1 < len(chunks) and chunks[index].end < unit.end:
             index += 1
-        if unit.block.kind != "heading":
-            start = unit.start - chunks[index].start
-            units.append(LocatedUnit(text[unit.start : unit.end], chunks[index], start))
+        start, is_heading = unit.start - chunks[index].start, unit.block.kind == "heading"
+        units.append(LocatedUnit(text[unit.start : unit.end], chunks[index], start, is_heading))
     return units
 
 

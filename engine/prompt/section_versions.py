@@ -1,0 +1,126 @@
+"""One section compared in two editions of a document: 'What changed in the section on rent between 2022 and 2025?'.
+
+The sections are found by their headings, which may say the year or the edition too, so no search can mix them up with
+others. Other comparisons are left to the search.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from engine.prompt.editions import YEAR_IN_NAME
+from engine.prompt.followups import STOP_WORD, YEAR, relevant_turns
+from engine.prompt.question_kind import QuestionKind, question_kind
+from engine.prompt.titles import parse_title
+from engine.prompt.versions import (
+    GENERAL,
+    MAX_UNITS,
+    DocumentChanges,
+    LocatedUnit,
+    changes_between,
+    in_order,
+    located_units,
+    may_compare,
+    name_words,
+    singulars,
+)
+from engine.request import Request
+from engine.text import split_words
+from store.types import Document, Finder
+
+MAX_PAIRS = 12  # of editions whose headings are read
+SECTION = re.compile(
+    r"sections?|chapters?|clauses?|articles?|paragraphs?|parts?|abschnitte?n?|abschnitts|kapiteln?|artikeln?|absatz"
+    r"|paragra(?:ph|f)en?|punkte?"
+)
+EDITION = re.compile(r"editions?|versions?|fassung(?:en)?|ausgaben?|stand|bei|im|in")
+
+
+def compare_sections(finder: Finder, request: Request) -> DocumentChanges | None:
+    """Return how the section that a question names differs in two editions; None for other questions.
+
+    None too if several pairs of documents have such a section, or if it is the same in both.
+    """
+    is_comparison = may_compare(request.question) and question_kind(request.question) is QuestionKind.COMPARISON
+    if request.whole_document or not is_comparison or relevant_turns(request.question, request.history):
+        return None
+    found = []
+    for old, new in _pairs(finder, request):
+        topic = _topic(request.question, f"{old.name} {new.name}")
+        sections = [_section(located_units(finder.chunks(each.id)), topic) for each in (old, new)] if topic else [[]]
+        if all(sections):
+            found.append((old, new, sections))
+    if len(found) != 1:
+        return None
+    old, new, (before, after) = found[0]
+    changes = changes_between(before, after, min_shared=0.0)
+    if changes and [len(change) for change in changes] == [1, 1]:
+        (one,), (other,) = changes
+        if one.chunk.document_id == old.id != other.chunk.document_id:  # few words in common, but the same place
+            changes = [(one, other)]
+    return DocumentChanges(old, new, changes) if changes else None
+
+
+def _pairs(finder: Finder, request: Request) -> Iterator[tuple[Document, Document]]:
+    """Yield the documents that may be meant: two that are named or chosen, or editions that differ in their year only.
+
+    Of several editions they are those of the years that the question names, else the two newest. If the words of
+    some names are in the question, only these are meant.
+    """
+    scope = [document for document in finder.documents() if document.is_in(request.documents)]
+    scope = [document for document in scope if document.num_chunks <= MAX_UNITS]
+    words = set(split_words(request.question.replace("_", " ")))
+    named = [document for document in scope if name_words(document) <= words]
+    for chosen in (named, scope):
+        if len(chosen) == 2:
+            yield in_order(chosen)
+            return
+    editions: dict[str, dict[str, Document]] = {}
+    for document in scope:
+        for year in YEAR_IN_NAME.findall(document.name)[-1:]:
+            editions.setdefault(YEAR_IN_NAME.sub("", document.name), {})[year] = document
+    years = set(YEAR.findall(request.question))
+    pairs = []
+    for by_year in editions.values():
+        meant = sorted(years & by_year.keys() if len(years) == 2 else by_year)[-2:]
+        if len(meant) == 2:
+            pairs.append((by_year[meant[0]], by_year[meant[1]]))
+    about = {old.id: len(_singulars(words) & _singulars(name_words(old))) for old, _ in pairs}
+    yield from [pair for pair in pairs if about[pair[0].id] == max(about.values())][:MAX_PAIRS]
+
+
+def _topic(question: str, names: str) -> set[str]:
+    """Return the words of a question that name a section: not those of comparing, nor of the documents' names."""
+    words = set(split_words(YEAR.sub("", question.replace("_", " "))))
+    known = _singulars(set(split_words(names.replace("_", " "))))
+    return {word for word in words if not _is_general(word) and not singulars(word) & known}
+
+
+def _section(units: Sequence[LocatedUnit], topic: set[str]) -> list[LocatedUnit]:
+    """Return the text of the first section whose heading has just the words of the topic, but for year and edition."""
+    level = 0
+    found: list[LocatedUnit] = []
+    for unit in units:
+        title = parse_title(unit.text) if unit.is_heading else None
+        if title and level and title.level <= level:
+            break
+        if title and not level and _is_same(topic, set(split_words(YEAR.sub("", title.text)))):
+            level = title.level
+        elif level and not title:
+            found.append(unit)
+    return found
+
+
+def _is_same(topic: set[str], title: set[str]) -> bool:
+    """Return whether two sets of words name the same, in singular or plural."""
+    title = {word for word in title if not _is_general(word)}
+    return all(singulars(word) & _singulars(title) for word in topic) and all(
+        singulars(word) & _singulars(topic) for word in title
+    )
+
+
+def _is_general(word: str) -> bool:
+    return any(pattern.fullmatch(word) for pattern in (GENERAL, STOP_WORD, SECTION, EDITION))
+
+
+def _singulars(words: set[str]) -> set[str]:
+    return set().union(*map(singulars, words))
