@@ -23,6 +23,8 @@ MONEY = _any(
     r"\bhow expensive\b",
     r"^what .*\b(?:price|cost|fee|rent|deposit|salary)s?\b|^what (?:is|are|was|were|does|do) .*\b(?:paid|earn)\b",
     r"\bwas kostet\b|\bwie teuer\b|\bwie ?viel (?:kostet|zahl|bezahl|verdien)",
+    r"\bhow much\b.*\b(?:spen[dt]|spending)\b",
+    r"\bwie ?viel\b.{0,100}\b(?:(?:be|ge|aus|ein)?zahlt|kosten|gekostet|ausgegeben|eingenommen|verdient)\b",
 )
 QUANTITY = _any(
     r"\bhow (?:much|many|long|old|far|high|tall|wide|big|large|heavy|expensive|fast|loud|often|deep|hot|warm|cold)\b",
@@ -66,6 +68,10 @@ CALENDAR_WORD = (
     r"|evening|spring|summer|autumn|winter|nach|vor|sobald|sofort|unverz\u00fcglich|umgehend|t\u00e4glich|w\u00f6chentlich|monatlich"
     r"|fr\u00fchjahr|fr\u00fchling|sommer|herbst|mittag|morgens|abends)\b"
 )
+FUNCTION_WORD_WITH_CAPITAL = (  # at the start of a sentence
+    r"The|This|That|These|There|Then|They|Your|Our|Its|His|Her|You|She|All|Any|Not|And|But|For|From|With|When|Where|What"
+    r"|How|Who|Why|Which|Yes|Der|Die|Das|Dies\w*|Den|Dem|Ein\w?|Sie|Ihre?|Wir|Und|Aber|F\u00fcr|Mit|Von|Wann|Was|Wie|Wer|Nein"
+)
 CURRENCY = (
     r"[\u20ac\u00a3$\u00a5]|\b(?:euros?|pounds?|pence|dollars?|cents?|EUR|GBP|USD|CHF|Franken)\b|\d ?p\b"
     r"|%|\bper ?cent\b|\bProzent\b"
@@ -99,6 +105,12 @@ WITH_UNIT = (
     r"|\b(?:until|permanent|indefinite|unlimited|immediate|at once)"
     r"|\b(?:bis|unbefristet|sofort|umgehend|unverz\u00fcglich)\b"
 )
+NAME_OR_ROLE = re.compile(  # a word with a capital that is no function word, or who does something
+    rf"\b(?!(?:{FUNCTION_WORD_WITH_CAPITAL})\b)[A-Z\u00c0-\u00de][^\W\d_]{{2}}"
+    r"|\b(?:[a-z]{2,30}(?:ers?|ors?|ants?|ists?|ees?|ians?|m[ae]n|wom[ae]n)|parents?|people|persons?|staff|students?"
+    r"|residents?|agents?|presidents?|each|both|every(?:one|body)|any(?:one|body)|no(?:body| one)|those|children"
+    r"|board|council|police|company|alle|jede[rn]?|niemand)\b"
+)
 NUMBER = re.compile(rf"\d|\b(?:{NUMBER_WORD})\b", re.I)
 ANSWERS = {  # by what asks for them; the first that matches the question decides
     EMAIL: _any_of(r"\w@\w"),
@@ -113,7 +125,7 @@ ANSWERS = {  # by what asks for them; the first that matches the question decide
     MONEY: AnswerType(re.compile(CURRENCY, re.I), NUMBER),
     QUANTITY: AnswerType(NUMBER, NUMBER),
     TIME: _any_of(rf"{CLOCK_OR_DATE}|{CALENDAR_WORD}"),
-    PERSON: _any_of(r"[^\W\d_]{3}"),
+    PERSON: AnswerType(NAME_OR_ROLE, NAME_OR_ROLE),
 }
 BOUNDS = {  # the words before an answer
     _any(r"\b(?:until|till|bis) (?:when|wann)\b"): re.compile(r"\b(?:until|till|to|by|bis)(?: zum)? $", re.I),
