@@ -19,8 +19,10 @@ from engine.generation.bridge import Bridge, connecting_units, find_bridges
 from engine.generation.cells import likely_cells
 from engine.generation.changes import describe_change, format_changes
 from engine.generation.confidence import is_enough, quote_confidence
-from engine.generation.lists import MIN_LIST_ITEMS, judged_lists
-from engine.generation.overlap import CHOICE_WORDS, content_stems, content_words, stem, unsupported_words
+from engine.generation.counterparts import Counterparts
+from engine.generation.document_questions import MAX_ANSWER_UNITS, answers_to_questions, find_answered_question
+from engine.generation.lists import judged_lists
+from engine.generation.overlap import CHOICE_WORDS, content_words, unsupported_words
 from engine.generation.quotes import format_quotes, format_unit, whole_words, with_unit
 from engine.generation.ranking import (
     MAX_EMBEDDED_UNITS,
@@ -32,27 +34,21 @@ from engine.generation.ranking import (
     log_probability,
 )
 from engine.generation.section import KINDS as SECTION_KINDS
-from engine.generation.section import MAX_SECTION_UNITS, find_section
+from engine.generation.section import MAX_SECTION_UNITS, Section, find_section, find_titled_section
 from engine.generation.span_scorer import Span, SpanScorer, SpanScores
 from engine.generation.summary import summary_units
-from engine.generation.table_questions import (
-    SUPERLATIVE,
-    codes,
-    extreme_cell,
-    listed_rows,
-    names_columns,
-)
-from engine.generation.verdict import verdict
+from engine.generation.table_questions import codes, names_columns
+from engine.generation.tables import Tables
+from engine.generation.verdict import SAID, verdict
 from engine.model.encoder import Encoder
 from engine.prompt.answer_type import PERSON, asks_for_reason, expected_content, words_before
 from engine.prompt.followups import YEAR
-from engine.prompt.named_documents import several_documents, split_topic
+from engine.prompt.named_documents import several_documents
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import QuestionKind, question_kind, split_parts
 from engine.prompt.units import Unit
 from engine.request import Quote
 from engine.text import split_words
-from store.markdown import parse_row
 
 COMPOSABLE_KINDS = (QuestionKind.FACT, QuestionKind.COMPARISON)  # a question may contain several of these
 MAX_RESCORED_UNITS = 3
@@ -62,6 +58,9 @@ MODEL_WEIGHT = 0.4  # nats of a span's score per nat of the main model's log-lik
 MIN_HIGHLIGHT_SHARE = 0.7  # probability of the best span of a sentence, or cell of a row, to be highlighted in it
 MIN_CELL_SHARE = 0.95  # probability of the best cell of a table row; below it, the answer is the whole row
 LIST_WEIGHT = 1.0  # nats for a list, compared with a table row or sentence; chosen on the same questions
+FINDERS = (find_section, find_titled_section, find_answered_question)  # of text that answers as a whole
+TABLE_CONFIDENCE = 0.7  # at least, of what all rows of a table say in the column that the question names; not fitted
+PLURAL = re.compile(r"\b(?:are|were|have|sind|waren|haben)\b", re.I)
 ENUMERATION = re.compile(r",[^,;]{2,80},? (?:and|or|und|oder|sowie) ")  # 'a, b and c'
 
 
@@ -83,14 +82,15 @@ class Evidence:
         self, scorer: SpanScorer, prepared: PreparedPrompt, cancel: Event | None = None, encoder: Encoder | None = None
     ) -> None:
         names = {hit.chunk.document_id: hit.chunk.document_name for hit in prepared.hits}
-        self._documents = [hit.chunk.document_id for hit in prepared.hits]  # of the passages; none if they have none
         self._several = several_documents(prepared.original_question, names)
         kind = question_kind(prepared.original_question)
         self.kind = QuestionKind.COMPARISON if self._several and kind in SECTION_KINDS else kind
         self._prepared = prepared
         self._ranker = UnitRanker(prepared, encoder)
+        self._tables = Tables(prepared, self._ranker)
         self._scorer, self._cancel = scorer, cancel
-        self._section = find_section(prepared, self.kind, self._ranker.units)
+        found = (find(prepared, self.kind, self._ranker.units) for find in FINDERS)
+        self._section = next((section for section in found if section.units), Section())
 
     def read(self) -> Self:
         """Let the span scorer read now what an answer of quotes needs, not when that is first used."""
@@ -113,13 +113,15 @@ class Evidence:
             return self._comparison()
         if self._parts:
             return self._quotes(self._best_of_parts())
+        if self._said:
+            return self._said
         if self.kind is QuestionKind.LIST:
-            return self._list()
+            return [] if self._extreme else self._list()
         if self.kind is QuestionKind.FACT and (announced := self._announced()):
             return announced
         if self.kind is QuestionKind.STEPS:
             return self._best_list() or self.closest()[:1]
-        return self.closest()[:1] if self.kind is QuestionKind.YES_NO else []
+        return self._quotes(self._with_yes_or_no()) if self.kind is QuestionKind.YES_NO else []
 
     def quoted_text(self, quotes: Sequence[Quote]) -> str:
         """Return an answer made of these quotes."""
@@ -128,8 +130,8 @@ class Evidence:
 
     def lead(self, quotes: Sequence[Quote]) -> str:
         """Return what an answer says before its quotes: 'Yes: ' or 'No: ', in German too, or what changed; or ''."""
-        if self.kind is QuestionKind.YES_NO and not any(parse_row(quote.text) for quote in quotes):
-            answer = verdict(self._prepared.original_question, " ".join(quote.text for quote in quotes))
+        if self.kind is QuestionKind.YES_NO:
+            answer = verdict(self._prepared.original_question, [quote.text for quote in quotes])
             return answer and f"{answer}: "
         if self.kind is QuestionKind.COMPARISON and len({quote.document for quote in quotes}) == len(quotes) == 2:
             change = describe_change(*(quote.text for quote in quotes))
@@ -141,8 +143,8 @@ class Evidence:
 
         None repeats the question or an earlier turn, unless the question is which of two things it names.
         """
-        if extreme := self._extreme_cell():
-            return [extreme]
+        if self._extreme:
+            return [self._extreme[0]]
         question = self._prepared.original_question
         question_words = set(split_words(self._prepared.standalone_question))
         is_choice = bool(CHOICE_WORDS & question_words)
@@ -190,7 +192,8 @@ class Evidence:
         total = sum(math.exp(score - scores[index]) for score, each in same_unit if each.unit == best.unit)
         share = 0.0 if asks_for_reason(self._prepared.original_question) else 1 / total
         if is_cell[index] and share >= MIN_CELL_SHARE:
-            return replace(best, text=with_unit(best.text, self._row(best.unit)))
+            header = next((header for header, value in self._tables.row(best.unit) if value == best.text), "")
+            return replace(best, text=with_unit(best.text, header))
         highlight = best.text if share >= MIN_HIGHLIGHT_SHARE else ""
         return replace(best, text=format_unit(best.quote.text), highlight=highlight)
 
@@ -228,11 +231,13 @@ class Evidence:
             answered = [part for part in self._parts if part.ranked]
             found = [quote_confidence(each.question, each.ranked[0], self._ranker, each.scores) for each in answered]
             return sum(found) / len(self._parts)
+        least = TABLE_CONFIDENCE if self._said or (self._extreme and self._extreme[1]) else 0.0
         expected = expected_content(self._prepared.original_question)
         has_form = expected is None or any(map(expected.cell.search, self._prepared.texts))
         if not has_form or not self._ranked:
             return 0.0
-        return quote_confidence(self._prepared.standalone_question, self._ranked[0], self._ranker, self.scores)
+        question = self._prepared.standalone_question
+        return max(least, quote_confidence(question, self._ranked[0], self._ranker, self.scores))
 
     @cached_property
     def scores(self) -> SpanScores:
@@ -264,12 +269,42 @@ class Evidence:
         return self._ranker.rank(question, self.scores)
 
     @property
+    def _counterparts(self) -> Counterparts:
+        return Counterparts(self._prepared, self._ranker, [each.unit for each in self._ranked])
+
+    @cached_property
+    def _likely(self) -> list[Unit]:
+        return [each.unit for each in self._ranked[:MAX_EMBEDDED_UNITS]]
+
+    @cached_property
+    def _extreme(self) -> tuple[Candidate, bool] | None:
+        """What has the question's superlative, if a table says so, and whether the question names what is compared."""
+        may_be_list = self.kind is QuestionKind.LIST and not PLURAL.search(self._prepared.original_question)
+        is_asked = self.kind is QuestionKind.FACT or may_be_list
+        found = self._tables.extreme(self._likely) if is_asked else None
+        if found is None or (may_be_list and not found[1].is_certain):
+            return None
+        row, extreme = found
+        quote = self._quote(row)
+        is_short = extreme.name and not codes(extreme.name)  # a row says more than its number
+        text = extreme.name if is_short or extreme.is_header else format_unit(quote.text)
+        return Candidate(text, row, quote, 0.0), extreme.is_certain
+
+    @cached_property
+    def _said(self) -> list[Quote]:
+        """The names of the rows that say yes, or no, in a column that the question names."""
+        kinds = (QuestionKind.FACT, QuestionKind.LIST)
+        return self._quotes(self._tables.said_names(self._likely)) if self.kind in kinds else []
+
+    def _with_yes_or_no(self) -> Sequence[Unit]:
+        """Return the best unit, or all of the text after a question of the document if that begins with yes or no."""
+        answers = answers_to_questions(self._prepared, self._ranker.units).values()
+        said = (answer for answer in answers if self._best in answer and SAID.match(self._ranker.text(answer[0])))
+        return next(said, [self._best] if self._best else [])[:MAX_ANSWER_UNITS]
+
+    @property
     def _best(self) -> Unit | None:
         return self._ranked[0].unit if self._ranked else None
-
-    def _row(self, unit: Unit) -> list[tuple[str, str]]:
-        """Return the headers and values of a table row; none of other units."""
-        return parse_row(self._ranker.text(unit)) or []
 
     def _spans(self, unit: Unit) -> list[tuple[float, Span]]:
         """Return the likely spans of a unit with their scores in nats, the best first."""
@@ -277,59 +312,17 @@ class Evidence:
         likely = self.scores.likely_between(unit.passage, unit.start, unit.end)
         return [(log_probability(span.probability / mass), span) for span in likely]
 
-    def _matching_rows(self, row: Unit) -> list[Quote]:
-        """Return the rows that have the same value, which the question names, as a row; none if there is one."""
-        stems = set(map(stem, split_words(self._prepared.standalone_question)))
-        named = {
-            cell for cell in self._row(row) if (words := content_words(cell[1])) and set(map(stem, words)) <= stems
-        }
-        rows = [unit for unit in self._ranker.units if named & set(self._row(unit))]
-        return self._quotes(rows) if len(rows) >= MIN_LIST_ITEMS else []
-
-    def _table_rows(self, row: Unit) -> list[Unit]:
-        """Return the rows of the table of a row, also those in other passages of its document; none of other units."""
-        hits = self._prepared.hits
-        headers = {header for header, _ in self._row(row)}
-
-        def is_of_table(unit: Unit) -> bool:
-            is_same = not hits or hits[unit.passage].chunk.document_id == hits[row.passage].chunk.document_id
-            return is_same and len(headers & {header for header, _ in self._row(unit)}) * 2 > len(headers)
-
-        return [unit for unit in self._ranker.units if is_of_table(unit)]
-
-    def _extreme_cell(self) -> Candidate | None:
-        """Return the cell that names the row with the question's superlative, if the best quote is from a table."""
-        question = self._prepared.original_question
-        if not SUPERLATIVE.search(question):
-            return None
-        units = self._table_rows(self._best) if self._best else []
-        rows = [self._row(unit) for unit in units]
-        headers = list(dict.fromkeys(header for row in rows for header, _ in row))
-        similarities = dict(zip(headers, self._ranker.cosines(question, headers), strict=True))
-        found = extreme_cell(question, rows, similarities)
-        if found is None:
-            return None
-        quote = self._quote(units[found[0]])
-        text = format_unit(quote.text) if codes(found[1]) else found[1]  # a row says more than its number
-        return Candidate(text, units[found[0]], quote, 0.0)
-
     def _list(self) -> list[Quote]:
         """Return the list or rows that a question asks for; rows of the best quote's table before others."""
         likely = [each.unit for each in self._ranked[:MAX_EMBEDDED_UNITS]]
         best, others = likely[:1], likely[1:]
         attempts = chain(
-            map(self._matching_rows, best),
+            (self._quotes(self._tables.matching_rows(unit)) for unit in best),
             iter([self._best_list()]),
-            map(self._listed_rows, best),
-            (self._matching_rows(unit) or self._listed_rows(unit) for unit in others),
+            (self._quotes(self._tables.listed_rows(unit)) for unit in best),
+            (self._quotes(self._tables.matching_rows(unit) or self._tables.listed_rows(unit)) for unit in others),
         )
         return next(filter(None, attempts), self._announced() or self.closest()[:1])
-
-    def _listed_rows(self, row: Unit) -> list[Quote]:
-        """Return the rows of the table of a row that a question asks to list."""
-        units = self._table_rows(row)
-        rows = [self._row(unit) for unit in units]
-        return self._quotes(units[index] for index in listed_rows(self._prepared.original_question, rows))
 
     def _announced(self) -> list[Quote]:
         """Return the list below the best quote, if that ends with a colon; it with its table, if it is a caption."""
@@ -361,31 +354,12 @@ class Evidence:
         else:
             units = [each.unit for each in self._ranked[:2]]
             if units and self._several:
-                units = self._best_of_each(units[0])
-            elif units and (counterpart := self._counterpart(units[0], set(self._documents))):
-                units = [units[0], counterpart]
-            elif units and names_columns(self._prepared.standalone_question, self._row(units[0])):
+                units = self._counterparts.best_of_each(units[0], self._several)
+            elif units and (pair := self._counterparts.versions(units[0])):
+                units = pair
+            elif units and names_columns(self._prepared.standalone_question, self._tables.row(units[0])):
                 units = units[:1]
         return sorted(self._quotes(units), key=lambda quote: (quote.document, quote.rank))
-
-    def _best_of_each(self, best: Unit) -> list[Unit]:
-        """Return the best unit, and of each other named document its counterpart or the best on the topic."""
-        topic = set(map(stem, split_topic(self._prepared.original_question)[1]))
-        units = [best]
-        for document in self._several - {self._documents[best.passage]}:
-            ranked = [each.unit for each in self._ranked if self._documents[each.unit.passage] == document]
-            about = (unit for unit in ranked if topic & content_stems(self._prepared.texts[unit.passage]))
-            unit = self._counterpart(best, {document}) or next(about, None)
-            units += [unit] if unit else []
-        return units
-
-    def _counterpart(self, best: Unit, documents: set[str]) -> Unit | None:
-        """Return the unit of other documents that is most similar to the best one: two versions of a sentence."""
-        if not self._documents:
-            return None
-        documents = documents - {self._documents[best.passage]}
-        others = [each.unit for each in self._ranked if self._documents[each.unit.passage] in documents]
-        return self._ranker.other_version(best, others[: 3 * MAX_EMBEDDED_UNITS])
 
     def _quotes(self, units: Iterator[Unit] | Sequence[Unit]) -> list[Quote]:
         return list(dict.fromkeys(map(self._quote, units)))

@@ -53,10 +53,9 @@ def format_unit(text: str) -> str:
     return "\n".join(line.rstrip() for line in lines if line.strip())
 
 
-def with_unit(value: str, row: Sequence[tuple[str, str]]) -> str:
+def with_unit(value: str, header: str) -> str:
     """Return the value of a cell with the unit that its header names, '38.50 kg', if it is a number without one."""
-    headers = [header for header, cell in row if cell == value]
-    bracket = HEADER_UNIT.search(headers[0].strip()) if headers and CELL_NUMBER.fullmatch(value) else None
+    bracket = HEADER_UNIT.search(header.strip()) if CELL_NUMBER.fullmatch(value) else None
     unit = bracket[1].strip() if bracket else ""
     if currency := CURRENCY_UNIT.fullmatch(unit):
         symbol, scale, per = currency.groups(default="")

@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 from operator import attrgetter
 
+from engine.generation.document_questions import answers_to_questions, is_question
 from engine.generation.overlap import content_stems, sentence_scores
 from engine.generation.section import SENTENCE_END
 from engine.generation.span_scorer import SpanScores
@@ -18,14 +19,14 @@ from engine.prompt.answer_type import expected_content
 from engine.prompt.editions import other_editions
 from engine.prompt.followups import YEAR, relative_year
 from engine.prompt.pack import PreparedPrompt
-from engine.prompt.titles import parse_title
+from engine.prompt.titles import CAPTION_LEVEL, parse_title
 from engine.prompt.units import Unit, split_units
 from store.markdown import MAX_CAPTION_CHARS, Block, parse_row
 
 # The weights were chosen on the same questions as those of engine.generation.evidence.
 OVERLAP_WEIGHT = 0.45  # nats per nat of shared words
 SIMILARITY_WEIGHT = 16.0  # nats per unit of the cosine between the embeddings of question and quote
-TYPE_PENALTY = 4.0  # nats for a quote, span or cell without the number, time or name that the question calls for
+TYPE_PENALTY = 4.0  # nats for a quote, span or cell of one word, or without the number, time or name asked for
 EXACT_WEIGHT = 6.0  # nats for the question's code or edition, or a row with its number, alone or within a range
 NEWEST_WEIGHT = 2.0  # nats for the newest of several editions, if the question does not say which it means
 CAPTION_PENALTY = 4.0  # nats for the caption of a table, whose rows answer
@@ -34,6 +35,7 @@ RANK_PENALTY = 0.15  # nats per passage before it
 MIN_PROBABILITY = 1e-6  # of a unit; lower ones are clipped
 MIN_VERSION_SIMILARITY = 0.6  # cosine between the sentences of two documents that are compared
 MAX_EMBEDDED_UNITS = 8  # that are ranked by more than words and probability
+ONE_WORD = re.compile(r"\W*[^\W\d_]+\W*")
 MAX_READ_PASSAGES = 6  # by the span scorer, again for each question
 
 
@@ -89,7 +91,10 @@ class UnitRanker:
 
     @cached_property
     def headings(self) -> dict[Unit, str]:
-        """The nearest heading above each unit in its passage, without mark and number, and its table's caption."""
+        """The nearest heading above each unit in its passage, without mark and number, and its table's caption.
+
+        The question that a unit answers is part of its heading.
+        """
         headings: dict[Unit, str] = {}
         last: tuple[int, str] = (-1, "")
         for unit in self.units:
@@ -98,6 +103,9 @@ class UnitRanker:
             caption = self.captions.get((unit.passage, unit.block))
             titles = [last[1] if last[0] == unit.passage else "", self.text(caption) if caption else ""]
             headings[unit] = " ".join(filter(None, titles))
+        for question, answer in answers_to_questions(self._prepared, self.units).items():
+            if question.block.kind != "heading":
+                headings |= {unit: f"{headings[unit]} {self.text(question)}".strip() for unit in answer}
         return headings
 
     @cached_property
@@ -170,7 +178,8 @@ class UnitRanker:
             if is_exact or named_header(question, [name for name, _ in row]):
                 nats += EXACT_WEIGHT
             nats -= EXACT_WEIGHT * (unit.passage in other.excluded) + NEWEST_WEIGHT * (unit.passage in other.older)
-            if expected is not None and not expected.is_in(text):
+            is_word = unit.block.kind == "paragraph" and _is_alone(unit) and ONE_WORD.fullmatch(text)
+            if is_word or (expected is not None and not expected.is_in(text)):
                 nats -= TYPE_PENALTY
             if new_words and not new_words & content_stems(text):
                 nats -= FOLLOW_UP_PENALTY
@@ -207,6 +216,7 @@ class UnitRanker:
         for unit in self.units:
             if unit.block.kind != "heading":
                 by_passage[unit.passage].append(unit)
+        by_passage = [[unit for unit in units if not self._is_title(unit)] or units for units in by_passage]
         texts = [
             [f"{context} {self.headings[unit]} {self.text(unit)}" for unit in units]
             for context, units in zip(self.contexts, by_passage, strict=True)
@@ -217,6 +227,13 @@ class UnitRanker:
             last = sentence_scores(texts, original)
             scores = [sum(pair) for pair in zip(scores, last, strict=True)]
         return dict(zip((unit for units in by_passage for unit in units), scores, strict=True))
+
+    def _is_title(self, unit: Unit) -> bool:
+        """Return whether a sentence only says what comes next: a question, or the caption of a table."""
+        return unit.block.kind == "paragraph" and (
+            is_question(unit, self._prepared.texts)
+            or (_is_alone(unit) and parse_title(self.text(unit)).level == CAPTION_LEVEL)
+        )
 
     def _with_heading(self, unit: Unit) -> str:
         """Return a unit's text; a list item or table row, which means little alone, below its heading."""
@@ -231,6 +248,11 @@ def is_caption(text: str) -> bool:
     """Return whether a line above a table names it: it has no number but that of the table or a year."""
     is_short = len(text) <= MAX_CAPTION_CHARS and not SENTENCE_END.search(text)
     return is_short and not re.search(r"\d", YEAR.sub("", parse_title(text).text))
+
+
+def _is_alone(unit: Unit) -> bool:
+    """Return whether a unit is a whole block."""
+    return unit.start == unit.block.start and unit.end == unit.block.end
 
 
 def score_quote(probability: float, overlap: float, passage: int) -> float:

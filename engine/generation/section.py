@@ -4,19 +4,23 @@ It is quoted only if it is clear which documents are meant; other questions are 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from engine.generation.overlap import content_stems
+from engine.prompt.editions import other_editions
 from engine.prompt.named_documents import FILE, SEVERAL, named_documents, several_documents, split_topic
 from engine.prompt.pack import PreparedPrompt
-from engine.prompt.question_kind import QuestionKind, split_parts
-from engine.prompt.titles import CAPTION_LEVEL, is_title_of
+from engine.prompt.question_kind import AUXILIARY, QUESTION_WORD, QuestionKind, split_parts
+from engine.prompt.titles import CAPTION_LEVEL, is_title_of, parse_title
 from engine.prompt.units import Unit
 from store.markdown import HEADING
 
 KINDS = (QuestionKind.FACT, QuestionKind.LIST)
 MAX_SECTION_UNITS = 6
 PARTIAL_CONFIDENCE = 0.9  # of a section that may go on, or that is one of several with this heading
+MAX_TITLE_WORDS = 6  # of a question that names a section
+VERB = re.compile(rf"\b(?:{QUESTION_WORD}|{AUXILIARY})\b", re.I)  # of a question that does more than that
 SENTENCE_END = re.compile(r"[.!?\u2026\u3002\uff01\uff1f][\"'\u201c\u201d\u2019\u00bb)\]*_]*$")
 
 
@@ -59,6 +63,32 @@ def find_section(prepared: PreparedPrompt, kind: QuestionKind, units: Sequence[U
     return Section(tuple(unit for section in sections for unit in section.units), confidence)
 
 
+def find_titled_section(prepared: PreparedPrompt, kind: QuestionKind, units: Sequence[Unit]) -> Section:
+    """Return the section that a question without a verb names: 'Opening hours office'.
+
+    All its words are in the section's heading, those above it and the document's name; at least one, and if there is
+    only one nothing else, is in the heading itself. Of the headings with most of its words, all must be in one document
+    or the others in older editions of that.
+    """
+    asked = content_stems(prepared.original_question)
+    is_phrase = kind in KINDS and not VERB.search(prepared.original_question) and len(asked) <= MAX_TITLE_WORDS
+    if not asked or not is_phrase or prepared.original_question != prepared.standalone_question:
+        return Section()
+    reader = _Reader(prepared, units)
+    older = other_editions(prepared.original_question, [hit.chunk.document_name for hit in prepared.hits])
+    found: dict[tuple[int, int], list[int]] = {}
+    for i, (unit, above) in enumerate(zip(units, reader.titles_above(), strict=True)):
+        title = content_stems(parse_title(reader.text(unit)).text)
+        is_named = bool(title & asked) and asked <= title | content_stems(above) and (len(asked) > 1 or title == asked)
+        is_other = unit.passage in older.older | older.excluded
+        if unit.block.kind == "heading" and is_named and not is_other:
+            found.setdefault((len(title & asked), -len(title - asked)), []).append(i)
+    best = [i for i in found.get(max(found), []) if reader.section_below(i).units] if found else []
+    if len({reader.documents[units[i].passage] for i in best}) != 1:
+        return Section()
+    return _first({i: reader.section_below(i) for i in best})
+
+
 def _first(sections: dict[int, Section]) -> Section:
     """Return the first of a document's sections with the same heading; it is less certain if there are others."""
     section = next(iter(sections.values()))
@@ -94,6 +124,20 @@ class _Reader:
         unit, *following = self._units[index : index + 2]
         kinds = [each.block.kind for each in (unit, *following) if each.passage == unit.passage]
         return kinds[0] == "heading" or kinds == ["paragraph", "table"]
+
+    def titles_above(self) -> Iterator[str]:
+        """Yield for each unit the headings above its section, and the name of its document."""
+        path: list[tuple[int, str]] = []
+        passage = -1
+        for unit in self._units:
+            if unit.passage != passage:
+                passage, path = unit.passage, []
+            context = self._chunks[passage].context if self._chunks else ""
+            if unit.block.kind == "heading":
+                path = [(level, title) for level, title in path if level < self._level(unit)]
+            yield " ".join([context, *(title for _, title in path)])
+            if unit.block.kind == "heading":
+                path.append((self._level(unit), self.text(unit)))
 
     def section_below(self, index: int) -> Section:
         """Return the units up to the next heading that is not below this one; of a caption, the rows of its table."""

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from engine.generation.document_questions import is_question
 from engine.generation.overlap import content_words
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.units import Unit
@@ -22,7 +23,9 @@ def summary_units(prepared: PreparedPrompt, units: Sequence[Unit]) -> list[Unit]
     found = [
         unit
         for unit in units
-        if unit.passage in passages[:MAX_SUMMARIZED_PASSAGES] and unit.block.kind in ("paragraph", "list")
+        if unit.passage in passages[:MAX_SUMMARIZED_PASSAGES]
+        and unit.block.kind in ("paragraph", "list")
+        and not is_question(unit, prepared.texts)
     ]
     found.sort(key=lambda unit: (hits[unit.passage].chunk.start if hits else unit.passage, unit.start))
     is_lead = [unit.start == unit.block.start for unit in found]

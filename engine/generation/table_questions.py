@@ -1,4 +1,4 @@
-"""Rules for questions about tables: codes, numbers within a range, superlatives over a column, and lists of rows.
+"""Rules for questions about tables: codes, numbers within a range, and lists of rows.
 
 The words and numbers of a table decide these questions exactly, which a small model does not learn. `Cells` are those
 of a row, (header, value), as store.markdown.parse_row returns them.
@@ -27,18 +27,6 @@ MINIMUM = re.compile(
     rf"|mindestens) {AMOUNT}",
     re.I,
 )
-LEAST = (
-    r"least|fewest|lowest|smallest|shortest|cheapest|lightest|earliest|slowest|quietest|youngest"
-    r"|wenigsten|geringste\w*|niedrigste\w*|kleinste\w*|k\u00fcrzeste\w*|billigste\w*|g\u00fcnstigste\w*|leichteste\w*"
-    r"|fr\u00fcheste\w*|langsamste\w*|leiseste\w*"
-)
-MOST = (
-    r"most|highest|biggest|largest|greatest|longest|heaviest|latest|fastest|loudest|oldest|widest|tallest|dearest|top"
-    r"|meisten|h\u00f6chste\w*|gr\u00f6\u00dfte\w*|l\u00e4ngste\w*|schwerste\w*|sp\u00e4teste\w*"
-    r"|schnellste\w*|teuerste\w*|lauteste\w*|\u00e4lteste\w*|breiteste\w*"
-)
-NAMES_A_ROW = r"\b(?:which|what|who|whose|welche[rsnm]?|wer|wo|where)\b(?!['\u2019]s| is| ist)"
-SUPERLATIVE = re.compile(rf"{NAMES_A_ROW}.*\b(?:(?P<least>{LEAST})|{MOST})\b(?! of\b)", re.I)
 TOTAL = re.compile(r"(?:total|sum|all|overall|average|mean|gesamt|summe|insgesamt|durchschnitt|mittel)\b", re.I)
 REQUESTED = re.compile(r"\b(?:which|what|welche[rsnm]?)\s+([^\W\d_]+)", re.I)
 NEGATION = re.compile(
@@ -48,8 +36,6 @@ NEGATION = re.compile(
 )
 YES = re.compile(r"(?:yes|ja|x|\u2713|\u2714)\b.*|[x\u2713\u2714]", re.I)
 YES_OR_NO = re.compile(rf"{YES.pattern}|(?:no|nein)\b.*|[-\u2013\u2014]|", re.I)
-MIN_ROWS = 3
-MIN_NUMERIC_SHARE = 0.6
 
 
 def codes(text: str) -> set[str]:
@@ -101,57 +87,36 @@ def named_header(question: str, headers: Sequence[str]) -> str | None:
     return max(found, key=len, default=None)
 
 
-def extreme_cell(question: str, rows: Sequence[Cells], similarities: dict[str, float]) -> tuple[int, str] | None:
-    """Return the row with the superlative that a question asks for, and the value that names it; None if unclear.
-
-    similarities  of the headers to the question; decides which column is compared
-    """
-    match = SUPERLATIVE.search(question)
-    rows_with_label = [(index, row) for index, row in enumerate(rows) if row and not TOTAL.match(row[0][1])]
-    if match is None or len(rows_with_label) < MIN_ROWS:
-        return None
-    columns: dict[str, list[tuple[float, int]]] = {}
-    for index, row in rows_with_label:
-        for header, value in row[1:]:
-            if number := NUMBER.search(value):
-                columns.setdefault(header, []).append((read_number(number[0]), index))
-    columns = {header: values for header, values in columns.items() if header and len(values) >= MIN_ROWS}
-    columns = {h: values for h, values in columns.items() if len(values) >= MIN_NUMERIC_SHARE * len(rows_with_label)}
-    if not columns:
-        return None
-    stems = content_stems(question)
-
-    def relevance(header: str) -> float:
-        return len(stems & content_stems(header)) + similarities.get(header, 0.0)
-
-    column = max(columns, key=relevance)
-    choose = min if match["least"] else max
-    best, index = choose(columns[column], key=lambda pair: pair[0])
-    if sum(value == best for value, _ in columns[column]) > 1:
-        return None
-    label = requested_header(question, [header for header, _ in rows[index]])
-    return index, dict(rows[index]).get(label or "", rows[index][0][1])
-
-
 def listed_rows(question: str, rows: Sequence[Cells]) -> list[int]:
-    """Return the rows that a question about a table asks to list.
-
-    These are the rows that say yes in a column that the question names, or no if the question is negative, or all rows
-    if it asks for a column's values.
-    """
-    stems = content_stems(question)
-    for header in dict.fromkeys(header for row in rows for header, _ in row[1:]):
-        values = [dict(row).get(header, "") for row in rows]
-        words = content_stems(header)
-        is_named = any(word[:4] == other[:4] for word in stems for other in words)  # 'laden' in 'Ladeplatz'
-        if is_named and all(map(YES_OR_NO.fullmatch, values)) and any(map(YES.fullmatch, values)):
-            is_negative = bool(NEGATION.search(question))
-            said = [bool(YES.fullmatch(value)) != is_negative for value in values]
-            return [i for i, row in enumerate(rows) if said[i] and not TOTAL.match(row[0][1])]
+    """Return the rows that a question about a table asks to list: of `said_rows`, or all for a column's values."""
+    if said := said_rows(question, rows):
+        return said
     label = rows[0][0][0] if rows and rows[0] else ""
-    if stems & content_stems(label):
+    if content_stems(question) & content_stems(label):
         return [index for index, row in enumerate(rows) if row and not TOTAL.match(row[0][1])]
     return []
+
+
+def said_rows(question: str, rows: Sequence[Cells], is_strict: bool = False) -> list[int]:
+    """Return the rows that say yes in the column that a question names, or no if the question is negative.
+
+    The column is the one with most words of the question; it is unclear if there are several. Strictly, the question
+    has all its words.
+    """
+    stems, columns = content_stems(question), dict[str, int]()
+    for header in dict.fromkeys(header for row in rows for header, _ in row[1:]):
+        words = content_stems(header)
+        shared = sum(any(word[:4] == other[:4] for other in stems) for word in words)  # 'laden' in 'Ladeplatz'
+        values = [dict(row).get(header, "") for row in rows]
+        is_said = all(map(YES_OR_NO.fullmatch, values)) and any(map(YES.fullmatch, values))
+        if is_said and shared >= (len(words) if is_strict else 1) and words:
+            columns[header] = shared
+    named = [header for header, shared in columns.items() if shared == max(columns.values())]
+    if len(named) != 1:
+        return []
+    is_negative = bool(NEGATION.search(question))
+    is_yes = [bool(YES.fullmatch(dict(row).get(named[0], ""))) for row in rows]
+    return [i for i, row in enumerate(rows) if is_yes[i] != is_negative and not TOTAL.match(row[0][1])]
 
 
 def names_columns(question: str, row: Cells) -> bool:

@@ -1,28 +1,64 @@
 """Say yes or no to a question from the sentence that answers it: by its negation, its limits and its exceptions."""
 
 import re
+from collections.abc import Sequence
 
-from engine.generation.overlap import content_stems
-from engine.generation.table_questions import NEGATION, limits, numbers
+from engine.generation.overlap import content_stems, stem
+from engine.generation.table_questions import NEGATION, YES, YES_OR_NO, Cells, limits, numbers
 from engine.prompt.followups import YEAR
 from engine.prompt.question_kind import FILLER, GERMAN_AUXILIARY
-from engine.text import split_sentences
+from engine.text import split_sentences, split_words
+from store.markdown import parse_row
 
 LIMIT = re.compile(
     r"\b(?:no|not|nicht) (?:more|later|less|fewer|only|longer|mehr als|nur|sp\u00e4ter)\b", re.I
 )  # no negation
 ONLY = re.compile(r"\b(?:only|solely|exclusively|nur|ausschlie\u00dflich)\b(?! not)", re.I)
 CONSENT = re.compile(
-    r"\b(?:consent|permission|approval|authori[sz]ation|zustimmung|genehmigung|einwilligung|erlaubnis)\b", re.I
+    r"\b(?:consent|permission|approval|authori[sz]ation|zustimmung|genehmigung|einwilligung|erlaubnis"
+    r"|by appointment|nach (?:vereinbarung|absprache))\b",
+    re.I,
 )
+SAID = re.compile(r"(?:yes|no|ja|nein)(?:\s?[,.;:!\u2013-]|$)", re.I)
+YES_WORD = re.compile(r"\b(?:yes|ja)\b", re.I)
 CLAUSE_END = re.compile(r";|,(?= (?:but|however|while|whereas|aber|jedoch|w\u00e4hrend)\b)", re.I)
 MIN_SHARED = 2  # words of the question in the clause that decides
 MAX_EXCEPTION_WORDS = 5  # after 'only', that say what is allowed
 GERMAN_QUESTION = re.compile(rf"(?:[^,?]{{3,60}}, )?(?:{GERMAN_AUXILIARY})\b", re.I)
 
 
-def verdict(question: str, answer: str) -> str:
-    """Return 'Yes' or 'No', in the question's language, if `answer` answers it; '' if it depends on a consent.
+def verdict(question: str, quotes: Sequence[str]) -> str:
+    """Return 'Yes' or 'No', in the question's language, if quotes answer it; '' if they do not decide or say it first.
+
+    A table row decides if it says yes or no in the column that the question names.
+    """
+    row = parse_row(quotes[0]) if len(quotes) == 1 else None
+    if any(map(parse_row, quotes)):
+        is_no = None if row is None else _row_says_no(question, row)
+    else:
+        is_no = None if any(map(SAID.match, quotes[:1])) else _text_says_no(question, " ".join(quotes))
+    words = ("Nein", "Ja") if GERMAN_QUESTION.match(FILLER.sub("", question.strip(), count=1)) else ("No", "Yes")
+    return "" if is_no is None else words[not is_no]
+
+
+def _row_says_no(question: str, row: Cells) -> bool | None:
+    """Return whether a row means no; None if it is not clear which column is asked about, or if that says neither.
+
+    The row is named by its first cell or by its columns: '| Rain cover | A10: yes | B20: no |'.
+    """
+    stems = content_stems(question)
+    named = bool(stems & content_stems(row[0][1]))
+    shared = {header: len(stems & content_stems(header)) for header, _ in row[1:]}
+    best = [header for header in shared if re.search(rf"(?<!\w){re.escape(header or '?')}(?!\w)", question, re.I)]
+    best = best or [header for header, count in shared.items() if count and count == max(shared.values())]
+    value = dict(row[1:]).get(best[0], "") if len(best) == 1 and named else ""
+    if not value or not YES_OR_NO.fullmatch(value):
+        return None
+    return bool(YES.fullmatch(value)) == bool(NEGATION.search(question))
+
+
+def _text_says_no(question: str, answer: str) -> bool | None:
+    """Return whether a text means no; None if it depends on a consent.
 
     Of several sentences the one that shares most words with the question decides, and of its clauses, if only some
     are negative, the one that shares more than the others. A number or year of the question outside the limit means
@@ -30,21 +66,32 @@ def verdict(question: str, answer: str) -> str:
     """
     stems = content_stems(question)
     clause = max(split_sentences(answer) or [""], key=lambda each: len(stems & content_stems(each)))
+    has_both = bool(YES_WORD.search(clause) and NEGATION.search(clause))  # 'one kind yes, another is not allowed'
     parts = CLAUSE_END.split(clause)
     shared = [len(stems & content_stems(part)) for part in parts]
     most = max(shared)
-    if len({bool(NEGATION.search(part)) for part in parts}) > 1 and most >= MIN_SHARED and shared.count(most) == 1:
+    if has_both:
+        parts = [part for part in clause.split(",") if _begins_with_any(part, stems)]
+        if len(parts) != 1:
+            return None
+        clause = parts[0]
+    elif len({bool(NEGATION.search(part)) for part in parts}) > 1 and most >= MIN_SHARED and shared.count(most) == 1:
         clause = parts[shared.index(most)]
     if CONSENT.search(clause) and not CONSENT.search(question):
-        return ""
+        return None
     if (is_allowed := _is_within_limit(question, clause)) is not None:
         is_no = not is_allowed
     elif (only := ONLY.search(clause)) and not ONLY.search(question):
         is_no = not content_stems(" ".join(clause[only.end() :].split()[:MAX_EXCEPTION_WORDS])) <= stems
     else:
         is_no = bool(NEGATION.search(LIMIT.sub("", clause))) != bool(NEGATION.search(question))
-    words = ("Nein", "Ja") if GERMAN_QUESTION.match(FILLER.sub("", question.strip(), count=1)) else ("No", "Yes")
-    return words[0] if is_no else words[1]
+    return is_no
+
+
+def _begins_with_any(clause: str, stems: set[str]) -> bool:
+    """Return whether the first word that says what a clause is about is one of these."""
+    words = [word for word in split_words(clause) if content_stems(word)]
+    return bool(words) and stem(words[0]) in stems
 
 
 def _is_within_limit(question: str, clause: str) -> bool | None:

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from engine.generation.section import PARTIAL_CONFIDENCE, find_section
+from engine.generation.section import PARTIAL_CONFIDENCE, find_section, find_titled_section
 from engine.model.tokenizer import TokenizedText
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import question_kind
@@ -24,7 +24,7 @@ def chunks(name, *texts, first=0, overlap=0):
         start += len(text) + 2 - overlap
 
 
-def section(question, *hits):
+def section(question, *hits, find=find_section):
     texts = tuple(hit.chunk.passage for hit in hits)
     passages = tuple(TokenizedText((0,), ((0, 1),)) for _ in texts)
     prepared = PreparedPrompt(texts, passages, question, question, (0,), 8, hits)
@@ -34,7 +34,7 @@ def section(question, *hits):
         for unit in split_units(passage, text)
         if unit.start >= len(hits[passage].chunk.context)
     ]
-    found = find_section(prepared, question_kind(question), units)
+    found = find(prepared, question_kind(question), units)
     return [texts[unit.passage][unit.start : unit.end] for unit in found.units], found.confidence
 
 
@@ -210,6 +210,55 @@ def test_the_caption_of_a_table_is_followed_by_its_rows_only():
 def test_the_first_of_equal_headings_of_a_document_is_less_certain():
     text = "# A\n\n## Fees\n\nOne.\n\n# B\n\n## Fees\n\nTwo.\n\n## End"
     assert section("What does a.md say about fees?", *chunks("a.md", text)) == (["One."], PARTIAL_CONFIDENCE)
+
+
+PRACTICE = """# Vets
+
+## Opening hours
+
+### Office
+
+Open from 8 to 6.
+
+### Surgery for cats
+
+- Monday: 9 to 11
+- Friday: 4 to 7
+
+## Prices
+
+| Item: Chip | Price: 22 |
+
+## Out of hours
+
+Call Moorgate."""
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("Opening hours office", ["Open from 8 to 6."]),
+        ("Opening hours of the surgery?", ["Monday: 9 to 11", "Friday: 4 to 7"]),
+        ("vets prices", ["| Item: Chip | Price: 22 |"]),
+        ("Out of hours", ["Call Moorgate."]),
+        ("prices", ["| Item: Chip | Price: 22 |"]),
+        ("cats", []),  # the heading says more
+        ("Opening hours pharmacy", []),
+        ("Which prices?", []),
+        ("When are the opening hours of the office", []),
+    ],
+)
+def test_a_phrase_names_a_section_by_its_heading_and_those_above_it(question, expected):
+    assert section(question, *chunks("Vets.md", PRACTICE), find=find_titled_section)[0] == expected
+
+
+def test_a_phrase_is_about_one_document_or_its_newest_edition():
+    def ask(*names):
+        hits = (hit for name in names for hit in chunks(name, f"# Rules\n\n## Rent\n\nAs in {name}."))
+        return section("rent", *hits, find=find_titled_section)[0]
+
+    assert ask("rules_2023.md", "rules_2025.md") == ask("rules_2025.md", "rules_2023.md") == ["As in rules_2025.md."]
+    assert ask("lease.md", "rules.md") == []
 
 
 def test_hostile_questions_and_headings_take_little_time():

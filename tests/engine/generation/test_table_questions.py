@@ -6,12 +6,12 @@ import pytest
 
 from engine.generation.table_questions import (
     codes,
-    extreme_cell,
     is_in_range,
     limits,
     listed_rows,
     read_number,
     requested_header,
+    said_rows,
 )
 
 SITES = [
@@ -64,33 +64,23 @@ def test_a_number_of_the_question_is_within_the_first_range_of_a_row():
     assert not is_in_range("Who approves it?", row)
 
 
-@pytest.mark.parametrize(
-    ("question", "expected"),
-    [
-        ("Which site uses the most electricity?", (0, "Harrow")),
-        ("Which site has the fewest staff?", (2, "Orton")),
-        ("Welcher Standort hat am meisten Staff?", (1, "Stainby")),
-        ("Which site uses electricity?", None),
-        ("What's the most I may spend on electricity?", None),
-    ],
-)
-def test_a_superlative_picks_the_row_with_the_extreme_value(question, expected):
-    assert extreme_cell(question, SITES, {}) == expected
-
-
-def test_similarity_decides_where_no_word_names_the_column():
-    question = "Which site employs the most people?"
-    assert extreme_cell(question, SITES, {"Staff": 0.6, "Electricity (MWh)": 0.1}) == (1, "Stainby")
-    assert extreme_cell(question, SITES[:2], {}) is None  # of two rows a superlative says little
-    assert extreme_cell(question, [SITES[0]] * 3, {}) is None  # equal values
-
-
 def test_rows_are_listed_by_a_yes_in_the_named_column_or_all_by_the_first_column():
     assert listed_rows("Where can visitors find parking?", SITES) == [0, 2]
     assert listed_rows("Which sites have no parking?", SITES) == [1]
     assert listed_rows("Name all sites.", SITES) == [0, 1, 2]
     assert listed_rows("Name all colours.", SITES) == []
     assert listed_rows("Name all sites.", []) == []
+
+
+def test_the_column_with_most_words_of_the_question_decides_which_rows_are_listed():
+    rows = [
+        [("Name", "Ann"), ("Rent paid", "yes"), ("Deposit paid", "no")],
+        [("Name", "Bob"), ("Rent paid", "no"), ("Deposit paid", "yes")],
+    ]
+    assert said_rows("Who hasn't paid the deposit?", rows) == [0]
+    assert said_rows("Who has paid the rent?", rows) == [0]
+    assert said_rows("Who has paid?", rows) == []  # which of the two is unclear
+    assert said_rows("Who has a deposit?", rows, is_strict=True) == []
 
 
 def test_the_question_names_the_column_of_its_answer():

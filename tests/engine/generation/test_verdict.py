@@ -32,7 +32,7 @@ from engine.generation.verdict import verdict
     ],
 )
 def test_negation_decides_between_yes_and_no(question, answer, expected):
-    assert verdict(question, answer) == expected
+    assert verdict(question, [answer]) == expected
 
 
 @pytest.mark.parametrize(
@@ -49,11 +49,11 @@ def test_negation_decides_between_yes_and_no(question, answer, expected):
     ],
 )
 def test_a_number_or_year_outside_the_limit_means_no(question, answer, expected):
-    assert verdict(question, answer) == expected
+    assert verdict(question, [answer]) == expected
 
 
 @pytest.mark.parametrize(
     ("question", "expected"), [("May I use a charcoal grill?", "No"), ("May I use an electric grill?", "Yes")]
 )
 def test_only_excludes_what_the_question_does_not_name(question, expected):
-    assert verdict(question, "Grilling is allowed only with an electric grill.") == expected
+    assert verdict(question, ["Grilling is allowed only with an electric grill."]) == expected

@@ -1,0 +1,55 @@
+"""The versions of a sentence in other documents, for a comparison of these."""
+
+from collections.abc import Sequence, Set
+
+from engine.generation.overlap import content_stems, stem
+from engine.generation.ranking import MAX_EMBEDDED_UNITS, UnitRanker
+from engine.prompt.named_documents import split_topic
+from engine.prompt.pack import PreparedPrompt
+from engine.prompt.question_kind import PATTERNS, QuestionKind
+from engine.prompt.units import Unit
+
+
+class Counterparts:
+    """Finds versions among the units of one prompt, which are ranked by a question."""
+
+    def __init__(self, prepared: PreparedPrompt, ranker: UnitRanker, ranked: Sequence[Unit]) -> None:
+        self._prepared, self._ranker, self._ranked = prepared, ranker, ranked
+        self._documents = [hit.chunk.document_id for hit in prepared.hits]  # of the passages; none if they have none
+
+    def versions(self, best: Unit) -> list[Unit]:
+        """Return the best unit and its counterpart; if they are equal, another pair of its section that is not.
+
+        A question whether something has changed is not about another sentence.
+        """
+        pair = self._pair(best)
+        text, headings = self._ranker.text, self._ranker.headings
+        asks_whether = PATTERNS[QuestionKind.YES_NO].search(self._prepared.original_question)
+        if not pair or len(set(map(text, pair))) > 1 or asks_whether:
+            return pair
+        likely = self._ranked[:MAX_EMBEDDED_UNITS]
+        others = (unit for unit in likely if unit.passage == best.passage and headings[unit] == headings[best])
+        return next((other for other in map(self._pair, others) if len(set(map(text, other))) > 1), pair)
+
+    def best_of_each(self, best: Unit, documents: Set[str]) -> list[Unit]:
+        """Return the best unit, and of each other document its counterpart or the best on the question's topic."""
+        topic = set(map(stem, split_topic(self._prepared.original_question)[1]))
+        units = [best]
+        for document in documents - {self._documents[best.passage]}:
+            ranked = [unit for unit in self._ranked if self._documents[unit.passage] == document]
+            about = (unit for unit in ranked if topic & content_stems(self._prepared.texts[unit.passage]))
+            unit = self._counterpart(best, {document}) or next(about, None)
+            units += [unit] if unit else []
+        return units
+
+    def _pair(self, best: Unit) -> list[Unit]:
+        counterpart = self._counterpart(best, set(self._documents))
+        return [best, counterpart] if counterpart else []
+
+    def _counterpart(self, best: Unit, documents: set[str]) -> Unit | None:
+        """Return the unit of other documents that is most similar to the best one: two versions of a sentence."""
+        if not self._documents:
+            return None
+        documents = documents - {self._documents[best.passage]}
+        others = [unit for unit in self._ranked if self._documents[unit.passage] in documents]
+        return self._ranker.other_version(best, others[: 3 * MAX_EMBEDDED_UNITS])

@@ -1,0 +1,158 @@
+"""Which row or column of a table has the superlative that a question asks for: 'Which model is the lightest?'."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from engine.generation.overlap import content_stems
+from engine.generation.table_questions import NUMBER, TOTAL, Cells, read_number, requested_header
+from engine.prompt.question_kind import AUXILIARY
+
+LEAST = (
+    r"least|fewest|lowest|smallest|shortest|cheapest|lightest|earliest|slowest|quietest|youngest|narrowest|coldest"
+    r"|wenigsten|geringste\w*|niedrigste\w*|kleinste\w*|k\u00fcrzeste\w*|billigste\w*|g\u00fcnstigste\w*|leichteste\w*"
+    r"|fr\u00fcheste\w*|langsamste\w*|leiseste\w*|j\u00fcngste\w*|schmalste\w*|k\u00e4lteste\w*"
+)
+MOST = (
+    r"most|highest|biggest|largest|greatest|longest|heaviest|latest|fastest|loudest|oldest|widest|tallest|dearest|top"
+    r"|hottest|warmest|deepest"
+    r"|meisten|h\u00f6chste\w*|gr\u00f6\u00dfte\w*|l\u00e4ngste\w*|schwerste\w*|sp\u00e4teste\w*|w\u00e4rmste\w*"
+    r"|schnellste\w*|teuerste\w*|lauteste\w*|\u00e4lteste\w*|breiteste\w*|tiefste\w*"
+)
+ASKS_WHICH = re.compile(r"\b(?:which|who|whose|welche[rsnm]?|wer|wo|where|what(?!['\u2019]s| is))\b", re.I)
+SUPERLATIVE = re.compile(
+    rf"{ASKS_WHICH.pattern}.{{0,200}}?\b(?P<superlative>(?P<least>{LEAST})|{MOST})\b(?! of\b)", re.I | re.S
+)
+SUBJECT = re.compile(rf"\b(?:which|what|welche[rsnm]?)\s+((?:\w+\s+){{1,4}}?)(?:{AUXILIARY})\b", re.I)
+DIMENSIONS = (  # adjectives, and what a header or label calls that which they compare
+    (r"light|heav|leicht|schwer", r"weight|mass\b|gewicht|masse\b"),
+    (
+        r"cheap|dear|\w* ?expensive|billig|g\u00fcnstig|teuer",
+        r"price|cost|fee|rent\b|rate\b|preis|kosten|geb\u00fchr|miete",
+    ),
+    (r"quiet|loud|leise|laut", r"noise|sound|loudness|lautst\u00e4rke|ger\u00e4usch|l\u00e4rm"),
+    (r"fast|slow|schnell|langsam", r"speed|tempo\b|geschwindigkeit|time\b|duration|zeit\b|dauer"),
+    (r"wide|narrow|breit|schmal", r"width|breite"),
+    (r"tall", r"height"),
+    (r"long|short|l\u00e4ng|k\u00fcrz", r"length|duration|l\u00e4nge|dauer|laufzeit"),
+    (r"deep|tief", r"depth|tiefe"),
+    (r"young|old|j\u00fcng|\u00e4lte", r"\bage\b|alter\b"),
+    (r"hot|warm|cold|w\u00e4rm|k\u00e4lt", r"temperatur"),
+)
+SPEED = re.compile(r"fast|slow|schnell|langsam", re.I)
+UNIT = re.compile(r"(?:([\u20ac\u00a3$])\s?)?(?<![\w.,-])\d+(?:[.,]\d+)*\s?([^\W\d_]+|[%\u20ac\u00a3$\u00b0]\w?)?")
+TIME_UNITS = {"ms", "s", "sec", "min", "h", "hr", "hrs", "second", "minut", "hour", "day", "week", "month"}
+TIME_UNITS |= {"sekund", "stund", "tag", "woch", "monat", "std"}
+MIN_ROWS = 3  # of a column that is compared
+MIN_CELLS = 2  # of a row
+MIN_NUMERIC_SHARE = 0.6
+
+
+class Extreme(NamedTuple):
+    """The row that answers, and the cell or header that has the superlative; '' if the row does not decide that."""
+
+    row: int
+    name: str
+    is_certain: bool  # the question names what is compared
+    is_header: bool = False  # the columns are compared
+
+
+@dataclass(frozen=True)
+class Values:
+    """The numbers of a column below its header, or of a row after its label, with the place of each."""
+
+    title: str
+    numbers: Sequence[tuple[float, int]]
+    units: frozenset[str]
+
+
+def extreme_cell(question: str, rows: Sequence[Cells], similarities: Mapping[str, float]) -> Extreme | None:
+    """Return where a table has the superlative that a question asks for; None if that is unclear or units differ.
+
+    Where the columns are the things compared, the question names a row: 'Weight', or what 'lightest' compares.
+
+    similarities  of the headers and labels to the question; they decide what is compared if no word does
+    """
+    match = SUPERLATIVE.search(question)
+    if match is None:
+        return None
+    dimension = _dimension(f"{match['superlative']}{question[match.end() :][:12]}")
+    subject = SUBJECT.search(question)
+    stems = content_stems(question) - content_stems(match["superlative"])
+    of_things = stems - (content_stems(subject[1]) if subject else set())
+
+    def named(title: str, words: set[str]) -> int:
+        return len(words & content_stems(title)) + bool(dimension and dimension.search(title))
+
+    columns, lines = _columns(rows), _lines(rows)
+    in_columns = max((named(column.title, stems) for column in columns), default=0)
+    line = max(lines, key=lambda each: (named(each.title, of_things), similarities.get(each.title, 0.0)), default=None)
+    is_reversed = bool(SPEED.match(match["superlative"]))
+    if line and not in_columns and named(line.title, of_things):
+        row = line.numbers[0][1]
+        best = _best(line, bool(match["least"]), is_reversed)
+        cells = [cell for cell in rows[row][1:] if not TOTAL.match(cell[0])]
+        name = "" if best is None else cells[best][0]
+        return Extreme(row, name, True, is_header=bool(name))
+    if not columns:
+        return None
+    column = max(columns, key=lambda each: named(each.title, stems) + similarities.get(each.title, 0.0))
+    row_of = [row for _, row in column.numbers]
+    best = _best(column, bool(match["least"]), is_reversed)
+    if best is None:
+        return None
+    own = rows[row_of[best]]
+    label = requested_header(question, [header for header, _ in own])
+    return Extreme(row_of[best], dict(own).get(label or "", own[0][1]), named(column.title, stems) > 0)
+
+
+def _dimension(adjective: str) -> re.Pattern[str] | None:
+    """Return a pattern of what the adjective compares; None of one such as 'most'."""
+    return next((re.compile(title, re.I) for start, title in DIMENSIONS if re.match(start, adjective, re.I)), None)
+
+
+def _best(values: Values, is_least: bool, is_speed: bool) -> int | None:
+    """Return the place of the extreme number; None of several, or if units differ. What takes least time is fastest."""
+    if len(values.units) > 1:
+        return None
+    numbers = [number for number, _ in values.numbers]
+    takes_least = is_least != (is_speed and values.units <= TIME_UNITS and bool(values.units))
+    best = min(numbers) if takes_least else max(numbers)
+    return numbers.index(best) if numbers.count(best) == 1 else None
+
+
+def _columns(rows: Sequence[Cells]) -> list[Values]:
+    """Return the columns of numbers, without totals."""
+    counted = [(index, row) for index, row in enumerate(rows) if row and not TOTAL.match(row[0][1])]
+    found: dict[str, list[tuple[str, int]]] = {}
+    for index, row in counted:
+        for header, value in row[1:]:
+            if header and NUMBER.search(value):
+                found.setdefault(header, []).append((value, index))
+    least = max(MIN_ROWS, MIN_NUMERIC_SHARE * len(counted))
+    return [_values(header, cells) for header, cells in found.items() if len(cells) >= least]
+
+
+def _lines(rows: Sequence[Cells]) -> list[Values]:
+    """Return the rows whose cells are comparable: numbers, each below the name of what has it."""
+    found = []
+    for index, row in enumerate(rows):
+        cells = [(header, value) for header, value in row[1:] if not TOTAL.match(header)]
+        if len(cells) >= MIN_CELLS and all(header and NUMBER.search(value) for header, value in cells):
+            found.append(_values(row[0][1], [(value, index) for _, value in cells]))
+    return found
+
+
+def _values(title: str, cells: Iterable[tuple[str, int]]) -> Values:
+    numbers, units = [], set[str]()
+    for value, row in cells:
+        match = UNIT.search(value)
+        numbers.append((read_number(NUMBER.search(value)[0]), row))  # type: ignore[index]
+        units |= {_unit(part) for part in (match.groups() if match else ()) if part}
+    return Values(title, numbers, frozenset(units))
+
+
+def _unit(word: str) -> str:
+    """Return a unit without the ending of a plural."""
+    return word.lower().rstrip("sen") if len(word) > 3 else word.lower()

@@ -1,0 +1,105 @@
+"""The tables of the passages of one prompt: the rows that belong together, and those that a question asks for."""
+
+from collections.abc import Iterator, Sequence
+
+from engine.generation.lists import MIN_LIST_ITEMS
+from engine.generation.overlap import content_stems, content_words, stem
+from engine.generation.quotes import CELL
+from engine.generation.ranking import UnitRanker
+from engine.generation.superlatives import ASKS_WHICH, SUPERLATIVE, Extreme, extreme_cell
+from engine.generation.table_questions import Cells, listed_rows, numbers, requested_header, said_rows
+from engine.prompt.pack import PreparedPrompt
+from engine.prompt.units import Unit
+from engine.text import split_words
+from store.markdown import parse_row
+
+
+class Tables:
+    """Finds rows by the words of a question."""
+
+    def __init__(self, prepared: PreparedPrompt, ranker: UnitRanker) -> None:
+        self._prepared, self._ranker = prepared, ranker
+        self._question = prepared.original_question
+
+    def row(self, unit: Unit) -> Cells:
+        """Return the headers and values of a table row; none of other units."""
+        return parse_row(self._ranker.text(unit)) or []
+
+    def matching_rows(self, row: Unit) -> list[Unit]:
+        """Return the rows that have the same value, which the question names, as a row; none if there is one."""
+        stems = set(map(stem, split_words(self._prepared.standalone_question)))
+        named = {cell for cell in self.row(row) if (words := content_words(cell[1])) and set(map(stem, words)) <= stems}
+        rows = [unit for unit in self._ranker.units if named & set(self.row(unit))]
+        return rows if len(rows) >= MIN_LIST_ITEMS else []
+
+    def listed_rows(self, row: Unit) -> list[Unit]:
+        """Return the rows of the table of a row that a question asks to list."""
+        units = self._rows_with(row)
+        return [units[index] for index in listed_rows(self._question, list(map(self.row, units)))]
+
+    def said_names(self, likely: Sequence[Unit]) -> list[Unit]:
+        """Return the names of the rows that say yes, or no, in the column that the question names; often none.
+
+        The table is that of the most likely unit, or another one if the question has all words of the column's header.
+        """
+        if not ASKS_WHICH.search(self._question) or numbers(self._question):  # a number means one row
+            return []
+        for units in self._tables(likely):
+            is_best = likely[0] in units
+            if found := said_rows(self._question, list(map(self.row, units)), is_strict=not is_best):
+                return [self._name(units[index]) for index in found]
+        return []
+
+    def extreme(self, likely: Sequence[Unit]) -> tuple[Unit, Extreme] | None:
+        """Return the row with the question's superlative, of the most likely unit's table, or another if it is certain.
+
+        Another table has to be about what the question asks for.
+        """
+        if not SUPERLATIVE.search(self._question):
+            return None
+        for units in self._tables(likely):
+            rows = list(map(self.row, units))
+            titles = list(dict.fromkeys(title for row in rows for title in (*(header for header, _ in row), row[0][1])))
+            similarities = dict(zip(titles, self._ranker.cosines(self._question, titles), strict=True))
+            found = extreme_cell(self._question, rows, similarities)
+            if found and (likely[0] in units or (found.is_certain and self._is_about(units))):
+                return units[found.row], found
+        return None
+
+    def _is_about(self, units: Sequence[Unit]) -> bool:
+        """Return whether a table, its headings or the name of its document share words with the question."""
+        about = f"{self._ranker.contexts[units[0].passage]} {self._ranker.headings[units[0]]}"
+        stems = content_stems(about) | {stem for header, _ in self.row(units[0]) for stem in content_stems(header)}
+        return bool(stems & content_stems(self._question))
+
+    def _tables(self, likely: Sequence[Unit]) -> Iterator[list[Unit]]:
+        """Yield the rows of each table, those with likely rows first, then those of the first passage."""
+        first = [unit for unit in self._ranker.units if unit.passage == 0]
+        seen = set[Unit]()
+        for unit in (*likely, *first):
+            if unit.block.kind == "table" and unit not in seen and (units := self._rows_with(unit)):
+                seen.update(units)
+                yield units
+
+    def _rows_with(self, row: Unit) -> list[Unit]:
+        """Return the rows of the table of a row, also those in other passages of its document; none of other units."""
+        hits = self._prepared.hits
+        headers = {header for header, _ in self.row(row)}
+
+        def is_of_table(unit: Unit) -> bool:
+            is_same = not hits or hits[unit.passage].chunk.document_id == hits[row.passage].chunk.document_id
+            return is_same and len(headers & {header for header, _ in self.row(unit)}) * 2 > len(headers)
+
+        return [unit for unit in self._ranker.units if is_of_table(unit)]
+
+    def _name(self, row: Unit) -> Unit:
+        """Return the part of a row that names it: the cell below the header that the question asks for, or the first.
+
+        A number says little, so then it is the whole row.
+        """
+        cells = list(CELL.finditer(self._ranker.text(row)))
+        requested = requested_header(self._question, [cell[1] or "" for cell in cells])
+        cell = next((cell for cell in cells if cell[1] == requested), cells[0])
+        if not any(map(str.isalpha, cell[2])):
+            return row
+        return Unit(row.passage, row.start + cell.start(2), row.start + cell.end(2), row.block)

@@ -1,0 +1,104 @@
+"""Superlatives over the rows of a table, and over its columns where these are the things compared."""
+
+import time
+
+import pytest
+
+from engine.generation.superlatives import extreme_cell
+from tests.engine.generation.test_table_questions import SITES
+
+
+def table(*lines):
+    header, *rows = ([cell.strip() for cell in line.split("|")] for line in lines)
+    return [list(zip(header, row, strict=True)) for row in rows]
+
+
+LAMPS = table(
+    "Feature | Lux A | Lux B | Lux C",
+    "Weight | 3 kg | 4.5 kg | 5 kg",
+    "Price | \u00a340 | \u00a330 | \u00a355",
+    "Charging time | 5 h | 330 min | 4 h",
+    "Reset time | 9 s | 7 s | 8 s",
+    "Lifetime in years | 10 | 10 | 8",
+    "Waterproof | yes | no | yes",
+    "Noise | 20 dB | n/a | 30 dB",
+)
+PRICES = table(
+    "Treatment | Cat | Dog", "Vaccine | \u00a346 | \u00a352", "Chip | \u00a322 | \u00a321", "Comb | \u00a310 | \u00a312"
+)
+
+
+def found(question, rows, similarities=()):
+    result = extreme_cell(question, rows, dict(similarities))
+    return result and (result.row, result.name)
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("Which site uses the most electricity?", (0, "Harrow")),
+        ("Which site has the fewest staff?", (2, "Orton")),
+        ("Which is the site with the fewest staff?", (2, "Orton")),
+        ("Welcher Standort hat am meisten Staff?", (1, "Stainby")),
+        ("Which site uses electricity?", None),
+        ("What's the most I may spend on electricity?", None),
+    ],
+)
+def test_a_superlative_picks_the_row_with_the_extreme_value(question, expected):
+    assert found(question, SITES) == expected
+
+
+def test_similarity_decides_where_no_word_names_the_column():
+    question = "Which site employs the most people?"
+    assert found(question, SITES, {"Staff": 0.6, "Electricity (MWh)": 0.1}.items()) == (1, "Stainby")
+    assert found(question, SITES[:2]) is None  # of two rows a superlative says little
+    assert found(question, [SITES[0]] * 3) is None  # equal values
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("Which lamp is the lightest?", (0, "Lux A")),
+        ("Welche Lampe ist am schwersten?", (0, "Lux C")),
+        ("Which lamp is the least expensive?", (1, "Lux B")),
+        ("Which feature is the cheapest?", (1, "Lux B")),
+        ("Which lamp has the fastest reset?", (3, "Lux B")),
+        ("Which lamp has the shortest charging time?", (2, "")),  # different units: the row is all that can be said
+        ("Which lamp has the longest lifetime?", (4, "")),  # two are equal
+        ("Which lamp is the quietest?", None),  # not all have a number
+        ("Which lamp is the nicest?", None),
+    ],
+)
+def test_columns_are_compared_within_the_row_that_the_question_names(question, expected):
+    assert found(question, LAMPS) == expected
+
+
+def test_a_table_of_one_unit_is_compared_the_way_that_the_question_names():
+    assert found("Which animal is the cheapest to chip?", PRICES) == (1, "Dog")
+    assert found("Which treatment is the cheapest for a dog?", PRICES) == (2, "Comb")
+
+
+def test_german_labels_are_compared():
+    rows = table(
+        " | Eins | Zwei", "Gewicht | 12,5 kg | 9 kg", "Preis | 80 \u20ac | 95 \u20ac", "Garantie | 2 Jahre | 1 Jahr"
+    )
+    assert found("Welches Ger\u00e4t ist am leichtesten?", rows) == (0, "Zwei")
+    assert found("Welches Ger\u00e4t ist das g\u00fcnstigste?", rows) == (1, "Eins")
+    assert found("Welches Ger\u00e4t hat die l\u00e4ngste Garantie?", rows) == (2, "Eins")
+
+
+def test_a_total_is_no_competitor():
+    rows = table("Income | 2023 | 2024 | Total", "Fees | 300 | 400 | 700", "Gifts | 90 | 20 | 110")
+    assert found("In which year were the most fees paid?", rows) == (0, "2024")
+
+
+def test_a_column_with_different_units_is_not_compared():
+    rows = table("Part | Delivery", "Pump | 3 days", "Hose | 2 weeks", "Belt | 5 days")
+    assert found("Which part has the shortest delivery?", rows) is None
+
+
+def test_hostile_questions_take_little_time():
+    start = time.perf_counter()
+    for question in ("which " * 20_000, "which" + " a" * 50_000, "most" * 50_000):
+        extreme_cell(question, LAMPS, {})
+    assert time.perf_counter() - start < 2

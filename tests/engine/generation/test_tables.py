@@ -1,0 +1,118 @@
+"""Answers from tables: who has the superlative, which rows say yes, yes or no by a row, and amounts with their unit."""
+
+import pytest
+
+from engine.generation.quotes import with_unit
+from engine.generation.stream import fill_quoted_answer
+from engine.generation.verdict import verdict
+from engine.request import Answer, Request
+from engine.trace import Trace
+from tests.support.evidence import Encoder, Scorer, evidence, texts_of
+
+MEMBERS = """| Name: Ann | Plot: 3 | Rent paid: yes | Key returned: no |
+| Name: Bob | Plot: 4 | Rent paid: no | Key returned: no |
+| Name: Eve | Plot: 7 | Rent paid: no | Key returned: yes |"""
+LAMPS = """## Lamps
+
+We recommend the Lux A.
+
+| Feature: Weight | Lux A: 3 kg | Lux B: 2 kg |
+| Feature: Charging time | Lux A: 5 h | Lux B: 330 min |
+| Feature: Dimmer | Lux A: yes | Lux B: no |"""
+
+
+def answer(question, scorer, *passages, encoder=None):
+    found = evidence(question, scorer, *passages, encoder=encoder)
+    filled = Answer(Request(question), Trace())
+    assert fill_quoted_answer(filled, found, lambda texts: [0.0] * len(texts), lambda: "")
+    return filled
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("Which lamp is the lightest?", "Lux B [1]"),
+        ("Which lamp has the shortest charging time?", "Feature: Charging time; Lux A: 5 h; Lux B: 330 min [1]"),
+    ],
+)
+def test_a_superlative_is_answered_by_the_table_though_a_sentence_seems_likelier(question, expected):
+    assert answer(question, Scorer("Lux A"), LAMPS).text == expected
+
+
+def test_a_question_that_may_ask_for_a_list_is_answered_by_its_superlative():
+    text = "lampen\n\n| Gewicht | Eins: 3 kg | Zwei: 2 kg |\n| Schirm | Eins: rot | Zwei: blau |"
+    assert answer("Welche Lampe hat das kleinste Gewicht?", Scorer("rot"), text).text == "Zwei [1]"
+
+
+def test_a_table_about_something_else_does_not_decide_a_superlative():
+    passages = ("## Boats\n\nThe tug is slow.", "| Feature: Weight | Lux A: 3 kg | Lux B: 2 kg |")
+    assert answer("Which tug is the lightest?", Scorer("tug"), *passages).text == "The tug is slow. [1]"
+
+
+@pytest.mark.parametrize(
+    ("question", "names"),
+    [
+        ("Who hasn't paid?", ["Bob", "Eve"]),
+        ("Who has returned the key?", ["Eve"]),
+        ("Which members have not paid the rent?", ["Bob", "Eve"]),
+    ],
+)
+def test_the_names_of_the_rows_that_say_yes_or_no_are_listed(question, names):
+    assert texts_of(evidence(question, Scorer("yes"), MEMBERS).quoted_answer()) == names
+
+
+def test_rows_are_not_listed_for_a_question_about_one_of_them_or_that_asks_for_no_name():
+    for question in ("Who has paid the rent for plot 4?", "When is the rent paid?"):
+        assert evidence(question, Scorer("yes"), MEMBERS).quoted_answer() == []
+
+
+@pytest.mark.parametrize(
+    ("question", "row", "expected"),
+    [
+        ("Has Bob paid his rent?", "| Name: Bob | Rent paid: no | Key returned: yes |", "No"),
+        ("Hasn't Bob paid his rent?", "| Name: Bob | Rent paid: no | Key returned: yes |", "Yes"),
+        ("Has Bob returned the key?", "| Name: Bob | Rent paid: no | Key returned: yes |", "Yes"),
+        ("Is there a dimmer in the Lux B?", "| Dimmer | Lux A: yes | Lux B: no |", "No"),
+        ("Hat der Lux A einen Dimmer?", "| Dimmer | Lux A: ja | Lux B: nein |", "Ja"),
+        ("Has Ann paid her rent?", "| Name: Bob | Rent paid: no |", ""),  # another row
+        ("Has Bob paid?", "| Name: Bob | Rent paid: no | Deposit paid: yes |", ""),  # which of the two?
+        ("Has Bob paid his rent?", "| Name: Bob | Rent paid: in part |", ""),
+        ("Is the surgery open on Saturday?", "Saturday: by appointment", ""),
+    ],
+)
+def test_a_row_decides_if_it_says_yes_or_no_in_the_column_that_is_asked_about(question, row, expected):
+    assert verdict(question, [row]) == expected
+
+
+def test_several_rows_decide_nothing():
+    assert verdict("Has Bob paid his rent?", ["| Name: Bob | Rent paid: no |", "| Name: Ann | Rent paid: no |"]) == ""
+
+
+def test_an_amount_is_the_cell_with_a_currency_and_its_unit():
+    row = "| Date: 12.01.2025 | Payee: Roofer Holm | Amount (\u20ac): 318.4 |"
+    for question in ("How much did we spend on the roofer in 2025?", "Wie viel haben wir dem Roofer 2025 gezahlt?"):
+        assert answer(question, Scorer("12.01.2025", "318.4"), row).text == "318.4 \u20ac [1]"
+
+
+@pytest.mark.parametrize(
+    ("value", "header", "expected"),
+    [
+        ("31", "Weight (kg)", "31 kg"),
+        ("1,240", "Amount [EUR]", "1,240 EUR"),
+        ("2008", "Joined (year)", "2008"),
+        ("\u20ac31", "Cost (\u20ac)", "\u20ac31"),
+        ("31", "Weight", "31"),
+    ],
+)
+def test_a_number_gets_the_unit_of_its_header(value, header, expected):
+    assert with_unit(value, header) == expected
+
+
+def test_a_comparison_skips_a_sentence_that_is_the_same_in_both():
+    old = "## Rent\n\nRent is due in May. Rent of a plot is 48 euros."
+    new = "## Rent\n\nRent is due in May. Rent of a plot is 57 euros."
+    find = Scorer("due in May"), old, new
+    differing = evidence("How did the rent differ?", *find, encoder=Encoder("due", "plot")).quoted_answer()
+    assert texts_of(differing) == ["Rent of a plot is 48 euros.", "Rent of a plot is 57 euros."]
+    asked = evidence("Has the rent due changed?", *find, encoder=Encoder("due", "plot")).quoted_answer()
+    assert texts_of(asked) == ["Rent is due in May.", "Rent is due in May."]
