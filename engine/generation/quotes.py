@@ -62,6 +62,7 @@ def with_unit(value: str, header: str) -> str:
         sign, digits = (value[0], value[1:]) if not value[0].isdigit() else ("", value)
         is_before = not DECIMAL_COMMA.search(value)
         return f"{sign}{symbol}{digits}{scale}{per}" if is_before else f"{value}{scale} {symbol}{per}"
-    if PLAIN_UNIT.fullmatch(unit):
+    is_year = unit.casefold() in ("year", "jahr") and len(value) == 4  # not a number of years
+    if PLAIN_UNIT.fullmatch(unit) and not is_year:
         return f"{value}{'' if unit == '%' else ' '}{unit}"
     return value

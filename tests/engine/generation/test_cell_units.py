@@ -41,6 +41,8 @@ def test_units_are_written_as_is_usual(header, value, expected):
         ("Weight (kg)", "3-5"),
         ("Weight (kg) 2024", "38"),
         ("Weight", "38"),
+        ("Joined (year)", "2008"),
+        ("Cost (\u20ac)", "\u20ac31"),
         ("Order (A10)", "38"),
         ("Room (old)", "38"),
         ("Price (\u00a3000)", "38"),
