@@ -23,7 +23,7 @@ from engine.prompt.template import NO_ANSWER
 from store.ingest import parse
 
 QUESTIONS = load_questions()
-SETS = ("more", "fourth")  # other sets of documents, to tune with
+SETS = ("more", "fourth", "fifth", "sixth")  # other sets of documents, to tune with
 MORE = {FILES.parent / name / "files": load_questions(FILES.parent / name / "questions.jsonl") for name in SETS}
 QUESTIONS_OF = {FILES: QUESTIONS, **MORE}
 UNANSWERED = ("refusal", "chat")
