@@ -16,7 +16,7 @@ from engine.prompt.units import Unit
 
 # The weights were chosen on the same questions as those of engine.generation.evidence.
 HEADER_WEIGHT = 2.0  # nats per word that the header of a cell shares with the question, and its value does not
-MONEY_WEIGHT = 4.0  # nats for a cell with a currency, or below a header such as 'Amount', if money is asked for
+MONEY_WEIGHT = 4.0  # nats for a cell with a currency, or below a header such as 'Amount', for questions about money
 AMOUNT = re.compile(
     r"[\u20ac\u00a3$]|\b(?:EUR|GBP|USD|CHF|euros?|pounds?|dollars?|amounts?|prices?|costs?|fees?|total|sum)\b"
     r"|betrag|preis|kosten|summe|geb\u00fchr",

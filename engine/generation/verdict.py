@@ -42,7 +42,7 @@ def verdict(question: str, quotes: Sequence[str]) -> str:
 
 
 def _row_says_no(question: str, row: Cells) -> bool | None:
-    """Return whether a row means no; None if it is not clear which column is asked about, or if that says neither.
+    """Return whether a row means no; None if it is not clear which column the question means, or if that says neither.
 
     The row is named by its first cell or by its columns: '| Rain cover | A10: yes | B20: no |'.
     """
