@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
 from time import perf_counter
 
 import torch
@@ -19,7 +18,7 @@ from engine.model.attention import attend, attention_logits, causal_mask
 from engine.model.kernels.slot_attention import HEAD_DIMS, SlotAttention
 from engine.model.kv_buffer import split_rows
 
-REPEATS = 7
+REPEATS = 15
 TIMED = (9, 3, 64, 400, 2048)  # query heads, key heads, head dimension, rows, keys
 SHAPES = [TIMED, *((4, 2, head_dim, 45, 141) for head_dim in HEAD_DIMS), (3, 1, 64, 1, 33), (2, 2, 64, 7, 7)]
 
@@ -30,14 +29,16 @@ class ProbeResult:
 
     error: float  # this and the next: mean absolute error against fp32, relative to the mean absolute output; the worst
     torch_error: float  # at the same shape
-    speedup: float  # over torch, median of the paired ratios
+    speedup: (
+        float  # over torch, of the fastest runs: other programs, and the rest of the start, use the cores meanwhile
+    )
 
 
 def probe(kernel: SlotAttention) -> ProbeResult:
     """Return the worst error over all shapes, and the speedup at TIMED."""
     generator = torch.Generator().manual_seed(0)
     errors: list[tuple[float, float]] = []  # of the kernel and of torch, by shape
-    speedups: list[float] = []
+    times: list[tuple[float, float]] = []  # of torch and of the kernel, in turns
     for shape in SHAPES:
         num_heads, num_kv_heads, head_dim, rows, num_keys = shape
         query = torch.randn(1, num_heads, rows, head_dim, generator=generator).bfloat16()
@@ -69,9 +70,10 @@ def probe(kernel: SlotAttention) -> ProbeResult:
         differences = [(run().float() - exact).abs().mean() / exact.abs().mean() for run in (run_kernel, run_torch)]
         errors.append((differences[0].item(), differences[1].item()))
         if shape == TIMED:
-            speedups = [_seconds(run_torch) / _seconds(run_kernel) for _ in range(REPEATS)]
+            times = [(_seconds(run_torch), _seconds(run_kernel)) for _ in range(REPEATS)]
     worst = max(errors, key=lambda pair: math.inf if math.isnan(pair[0]) else pair[0] / pair[1])
-    return ProbeResult(*worst, median(speedups))
+    torch_times, kernel_times = zip(*times, strict=True)
+    return ProbeResult(*worst, min(torch_times) / min(kernel_times))
 
 
 def _seconds(run: Callable[[], Tensor]) -> float:
