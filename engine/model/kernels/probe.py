@@ -29,9 +29,7 @@ class ProbeResult:
 
     error: float  # this and the next: mean absolute error against fp32, relative to the mean absolute output; the worst
     torch_error: float  # at the same shape
-    speedup: (
-        float  # over torch, of the fastest runs: other programs, and the rest of the start, use the cores meanwhile
-    )
+    speedup: float  # over torch, of the fastest runs: other programs, and the rest of the start, share the cores
 
 
 def probe(kernel: SlotAttention) -> ProbeResult:
