@@ -21,6 +21,7 @@ from engine.prompt.versions import (
     located_units,
     may_compare,
     name_words,
+    named_in,
     singulars,
 )
 from engine.request import Request
@@ -69,8 +70,7 @@ def _pairs(finder: Finder, request: Request) -> Iterator[tuple[Document, Documen
     scope = [document for document in finder.documents() if document.is_in(request.documents)]
     scope = [document for document in scope if document.num_chunks <= MAX_UNITS]
     words = set(split_words(request.question.replace("_", " ")))
-    named = [document for document in scope if name_words(document) <= words]
-    for chosen in (named, scope):
+    for chosen in (named_in(request.question, scope), scope):
         if len(chosen) == 2:
             yield in_order(chosen)
             return

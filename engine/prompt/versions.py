@@ -92,9 +92,7 @@ def compare_documents(finder: Finder, request: Request) -> DocumentChanges | Non
     if request.whole_document or not may_compare(request.question):
         return None
     scope = [document for document in finder.documents() if document.is_in(request.documents)]
-    words = set(_words(request.question))
-    named = [document for document in scope if (name := name_words(document)) and name <= words]
-    named = [each for each in named if not any(name_words(each) < name_words(other) for other in named)]
+    named = named_in(request.question, scope)
     pair = next((each for each in (named, scope) if len(each) == 2), None)
     if pair is None or not _is_general(request.question, pair):
         return None
@@ -167,6 +165,13 @@ def _row_name(text: str) -> tuple[str, str] | None:
     """Return the first cell of a table row, which names it; None for other units."""
     row = parse_row(text)
     return row[0] if row else None
+
+
+def named_in(question: str, documents: Sequence[Document]) -> list[Document]:
+    """Return the documents whose names are in a question with all their words, but not 'rules' beside 'pool rules'."""
+    words = set(_words(question))
+    named = [document for document in documents if (name := name_words(document)) and name <= words]
+    return [each for each in named if not any(name_words(each) < name_words(other) for other in named)]
 
 
 def may_compare(question: str) -> bool:

@@ -83,3 +83,10 @@ def test_a_follow_up_or_a_single_document_is_left_to_the_search():
     assert compare(question, history=(ChatTurn("Is the old lease long?", "Yes."),)) is None
     assert compare("What changed in the section Rent?", documents=("notes.md",)) is None
     assert compare("What changed in the section Rent?", {"plot_rules_2022.md": OLD}) is None
+
+
+def test_documents_without_words_in_their_names_are_not_the_ones_named():
+    others = {"_.md": "# Rent\n\nNone.", "__.md": "# Rent\n\nSome."}
+    question = "What changed in the section on rent between 2022 and 2025?"
+    expected = compare(question)
+    assert expected and compare(question, LIBRARY | others) == expected
