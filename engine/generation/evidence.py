@@ -192,8 +192,9 @@ class Evidence:
         total = sum(math.exp(score - scores[index]) for score, each in same_unit if each.unit == best.unit)
         share = 0.0 if asks_for_reason(self._prepared.original_question) else 1 / total
         if is_cell[index] and share >= MIN_CELL_SHARE:
-            header = next((header for header, value in self._tables.row(best.unit) if value == best.text), "")
-            return replace(best, text=with_unit(best.text, header))
+            cells = self._tables.row(best.unit)
+            texts = {with_unit(value, header) for header, value in cells if value == best.text}
+            return replace(best, text=texts.pop()) if len(texts) == 1 else best
         highlight = best.text if share >= MIN_HIGHLIGHT_SHARE else ""
         return replace(best, text=format_unit(best.quote.text), highlight=highlight)
 
@@ -314,8 +315,7 @@ class Evidence:
 
     def _list(self) -> list[Quote]:
         """Return the list or rows that a question asks for; rows of the best quote's table before others."""
-        likely = [each.unit for each in self._ranked[:MAX_EMBEDDED_UNITS]]
-        best, others = likely[:1], likely[1:]
+        best, others = self._likely[:1], self._likely[1:]
         attempts = chain(
             (self._quotes(self._tables.matching_rows(unit)) for unit in best),
             iter([self._best_list()]),

@@ -159,11 +159,8 @@ class UnitRanker:
         original = self._prepared.original_question
         is_whole = question == self._prepared.standalone_question
         wanted = (codes(original) if is_whole else set()) or codes(question)  # a follow-up is not about earlier codes
-        expected, new_words, captions = (
-            expected_content(question),
-            self._new_words(question),
-            set(self.captions.values()),
-        )
+        expected, new_words = expected_content(question), self._new_words(question)
+        captions = set(self.captions.values())
         asked = set(numbers(question))
         told = original if is_whole and YEAR.search(original) else question
         other = other_editions(told, [hit.chunk.document_name for hit in self._prepared.hits])

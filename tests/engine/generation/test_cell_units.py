@@ -13,6 +13,11 @@ def test_the_answer_has_the_unit_of_the_header_and_the_quote_is_unchanged():
     assert (best.text, best.quote.text) == ("38.50 kg", rows.split("\n")[1])
 
 
+def test_a_number_of_two_columns_with_other_units_has_none():
+    row = "| Model: A10 | Weight (kg): 12 | Width (cm): 12 |"
+    assert chosen(evidence("How wide is the A10?", Scorer("12"), row)).text == "12"
+
+
 @pytest.mark.parametrize(
     ("header", "value", "expected"),
     [
