@@ -139,8 +139,8 @@ class App:
         self.documents.follow(page_loaded)
         page_loaded.connect(self.blocks.load, js=LOAD_JS)
         documents_changed.connect(document_list.change)
-        for page in (self.search, self.library):
-            page.link_to_ask(tabs, self.ask.composer)
+        self.search.link_to_ask(tabs, self.ask.composer)
+        self.library.link_to_ask(tabs, self.ask.composer)
         self.blocks.unload(self.close_session)
 
 

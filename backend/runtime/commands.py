@@ -21,9 +21,8 @@ log = logging.getLogger("kvscope")
 
 def run_command(settings: Settings) -> int:
     """Run the command of the settings and log its result; return the exit status. Raises KVScopeError."""
-    match settings:
-        case Settings(library=url, clear_cache=False) if url:
-            raise BadRequest(f"The documents are those of {url}. Run this with the library server's --data.")
+    if settings.library and not settings.clear_cache:
+        raise BadRequest(f"The documents are those of {settings.library}. Run this with the library server's --data.")
     audit = AuditLog(settings.data if settings.audit else None)
     if settings.export_file is not None:
         return _export(settings.data, settings.export_file, audit)  # without the lock: KVScope may be running

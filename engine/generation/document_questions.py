@@ -1,4 +1,4 @@
-"""Questions that stand in the documents themselves, as in an FAQ or an e-mail, and the text after them: the answer."""
+"""Questions that the documents themselves contain, as in an FAQ or an e-mail, and the text after them: the answer."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -343,7 +343,8 @@ extern "C" int has_amx() {
 }
 
 // query, out [query heads, rows, head_dim]; key, value [key heads, keys, head_dim] with keys > slots[rows - 1]; strides in
-// elements, even for key; use_amx only after has_amx; log_sums [query heads, rows] may be null. Returns 0, 1 for an unsupported head dimension, or 2 if memory is short.
+// elements, even for key; use_amx only after has_amx; log_sums [query heads, rows] may be null. Returns 0, 1 for an
+// unsupported head dimension, or 2 if memory is short.
 extern "C" int slot_attention(const bf16 *query, int64_t query_head, int64_t query_row, const bf16 *key, int64_t key_head,
                               int64_t key_row, const bf16 *value, int64_t value_head, int64_t value_row, bf16 *out,
                               int64_t out_head, int64_t out_row, float *log_sums, const int64_t *slots,

@@ -45,7 +45,8 @@ inline void release_tiles() { asm volatile("tilerelease" ::); }
 
 // sums [32][32] (+)= left [32][32 x chunks] . right [32 x chunks][32]. `left` is two blocks of 16 rows, whose next chunk of
 // 32 columns begins `step` elements later; `right` has pairs of rows in a dword, [16 x chunks][32].
-template <bool ADD> inline void multiply_tiles(Rows first, Rows second, int64_t step, const uint32_t *right, int chunks, float *sums) {
+template <bool ADD>
+inline void multiply_tiles(Rows first, Rows second, int64_t step, const uint32_t *right, int chunks, float *sums) {
     constexpr int64_t STRIDE = 32 * sizeof(float);
     float *below = sums + 16 * 32;
     if (ADD) {

@@ -1,4 +1,4 @@
-"""The text after a question that stands in a document is the answer to a question like it; the question never is."""
+"""The text after a question in a document is the answer to a question like it; the question itself never is."""
 
 import pytest
 
