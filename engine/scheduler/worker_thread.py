@@ -13,7 +13,10 @@ Item = TypeVar("Item")
 
 
 def run_in_thread(generate: Callable[[], Iterator[Item]], stop: Event) -> Iterator[Item]:
-    """Yield the items of `generate()`, and raise its exception; it has to end soon after `stop` is set."""
+    """Yield the items of `generate()`, and raise its exception; it has to end soon after `stop` is set.
+
+    What is no `Exception`, such as a panic of a library in Rust, is raised as a RuntimeError, which callers handle.
+    """
     events: SimpleQueue[tuple[str, Any]] = SimpleQueue()
 
     def run() -> None:
@@ -21,7 +24,7 @@ def run_in_thread(generate: Callable[[], Iterator[Item]], stop: Event) -> Iterat
             for item in generate():
                 events.put(("item", item))
             events.put(("end", None))
-        except Exception as error:  # noqa: BLE001  raised again in the caller's thread
+        except BaseException as error:  # noqa: BLE001  raised again in the caller's thread, which waits for it
             events.put(("error", error))
 
     thread = Thread(target=run, name="question", daemon=True)
@@ -32,7 +35,7 @@ def run_in_thread(generate: Callable[[], Iterator[Item]], stop: Event) -> Iterat
             if kind == "end":
                 return
             if kind == "error":
-                raise value
+                raise value if isinstance(value, Exception) else RuntimeError(repr(value)) from value
             yield value
     finally:
         stop.set()

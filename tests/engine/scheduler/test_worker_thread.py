@@ -1,6 +1,6 @@
 """A generator in its own thread behaves as in the caller's thread."""
 
-from threading import Event, current_thread
+from threading import Event, Thread, current_thread
 
 import pytest
 
@@ -21,6 +21,26 @@ def test_an_error_is_raised_in_the_callers_thread():
     assert next(items) == 1
     with pytest.raises(ValueError, match="two"):
         next(items)
+
+
+@pytest.mark.parametrize("panic", [SystemExit, type("PanicException", (BaseException,), {})])
+def test_what_is_no_exception_does_not_leave_the_caller_waiting(panic):
+    def broken():
+        yield 1
+        raise panic("index out of bounds")
+
+    found = []
+
+    def consume():
+        try:
+            list(run_in_thread(broken, Event()))
+        except RuntimeError as error:
+            found.append(error)
+
+    caller = Thread(target=consume, daemon=True)  # a test that fails does not wait for it either
+    caller.start()
+    caller.join(timeout=10)
+    assert len(found) == 1 and "index out of bounds" in str(found[0])
 
 
 def test_leaving_early_stops_the_generator_and_waits_for_it():
