@@ -67,7 +67,7 @@ class Decoder:
             logits = self.decode_step.run(ids, [rows.buffer for rows in stepping for _ in rows.ids], slots)
             after |= zip(stepping, logits.split([len(rows.ids) for rows in stepping]), strict=True)
         if singles := [rows for rows in batch if rows not in after and len(rows.ids) == 1]:
-            together = BatchDecode([rows.buffer for rows in singles])
+            together = BatchDecode([rows.buffer for rows in singles], [rows.slots for rows in singles])
             ids = torch.stack([rows.ids for rows in singles])
             after |= zip(singles, self.logits(self.forward(ids, together.positions, together)), strict=True)
         for rows in batch:

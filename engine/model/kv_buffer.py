@@ -1,5 +1,6 @@
 """The KV buffer of one prompt, and forward passes over rows of it: prefill, recomputation and decode steps."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,10 +106,12 @@ class AttentionProbe(RowPass):
 
 
 class BatchDecode:
-    """One decode step for several buffers of different lengths, as one batch, at `positions` [B, 1]."""
+    """One decode step for several buffers of different lengths, as one batch, at `positions` [B, 1].
 
-    def __init__(self, buffers: list[KVBuffer]) -> None:
-        slots = [torch.tensor([buffer.length]) for buffer in buffers]
+    slots  of the new tokens, [1] each; not the buffers' lengths, which a step that fails has already raised
+    """
+
+    def __init__(self, buffers: Sequence[KVBuffer], slots: Sequence[Tensor]) -> None:
         self.positions = torch.stack([b.positions(slot) for b, slot in zip(buffers, slots, strict=True)])
         self._passes = [RowPass(buffer, slot) for buffer, slot in zip(buffers, slots, strict=True)]
 

@@ -89,7 +89,7 @@ def test_a_step_for_several_answers_and_a_training_pass_are_right_with_fused_lay
     buffers = [decoder.new_buffer(32) for _ in range(2)]
     for buffer, length in zip(buffers, (20, 9), strict=True):
         decoder.forward_rows(ids[:length], buffer, ids[:length])
-    batch = BatchDecode(buffers)
+    batch = BatchDecode(buffers, [torch.tensor([length]) for length in (20, 9)])
     together = decoder.logits(decoder.forward(torch.tensor([[7], [8]]), batch.positions, batch))[:, 0]
     for buffer, length, token, found in zip(buffers, (20, 9), (7, 8), together, strict=True):
         slot = torch.tensor([length])

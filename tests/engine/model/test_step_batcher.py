@@ -7,6 +7,7 @@ from threading import Barrier, Event
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from engine.model.attention import ParallelLayout
 from engine.model.decoder import Decoder
@@ -112,6 +113,25 @@ def test_an_error_ends_only_the_answer_that_causes_it(pool):
     assert isinstance(failed.exception(TIMEOUT_S), MemoryError)
     assert [other.result(TIMEOUT_S) for other in others] == [[1], [2]]
     assert step(batcher, [7]) == [7]
+
+
+def test_after_a_step_that_failed_each_answer_gets_what_it_gets_alone():
+    decoder = Decoder(tiny.model(), None, "tiny")
+
+    def rows():
+        for prompt in PROMPTS[:2]:
+            buffer, slots = decoder.new_buffer(len(prompt) + 3), torch.arange(len(prompt) + 1)
+            decoder.forward_rows(prompt, buffer, slots[:-1])
+            yield DecodeRows(torch.tensor([7]), buffer, slots[-1:])
+
+    def run(batch):
+        logits = decoder.run_rows(batch)
+        if len(batch) > 1:
+            raise MemoryError("none left")
+        return logits
+
+    expected = [decoder.run_rows([each])[0] for each in rows()]
+    assert_close(StepBatcher(run)._outcomes(list(rows())), expected, atol=0, rtol=0)
 
 
 def test_a_step_waits_for_the_running_layer_and_the_next_layer_for_the_step(pool):
