@@ -13,6 +13,7 @@ from pptx import Presentation
 from pptx.enum.shapes import PP_PLACEHOLDER
 from pptx.oxml import parse_xml
 from pptx.oxml.ns import qn
+from pptx.oxml.xmlchemy import OxmlElement
 from pptx.shapes.group import GroupShape
 
 from store.ingest.archive import check_archive
@@ -28,6 +29,17 @@ LINE_PARTS = 40  # of a slide's height; shapes that begin in the same part are r
 REPEATED = {PP_PLACEHOLDER.DATE, PP_PLACEHOLDER.FOOTER, PP_PLACEHOLDER.SLIDE_NUMBER, PP_PLACEHOLDER.HEADER}
 BULLETED = {PP_PLACEHOLDER.BODY, PP_PLACEHOLDER.OBJECT, PP_PLACEHOLDER.VERTICAL_BODY, PP_PLACEHOLDER.VERTICAL_OBJECT}
 MAX_DEPTH = 20  # of groups in groups
+ALTERNATIVES = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
+SIMILAR_CHARTS = {  # by kind that python-pptx does not read: one with the same series and categories that it does
+    "area3DChart": "areaChart",
+    "bar3DChart": "barChart",
+    "line3DChart": "lineChart",
+    "pie3DChart": "pieChart",
+    "ofPieChart": "pieChart",
+    "stockChart": "lineChart",
+    "surfaceChart": "areaChart",
+    "surface3DChart": "areaChart",
+}
 
 
 def parse_pptx(data: bytes, name: str, limits: Limits) -> ParsedDocument:
@@ -57,6 +69,7 @@ def _is_hidden(slide: Any) -> bool:
 
 
 def _read_slide(slide: Any, number: int, height: int) -> str:
+    _take_first_alternatives(slide.shapes._spTree)  # python-pptx has no public name for it
     title = slide.shapes.title
     text = " ".join(title.text_frame.text.split()) if title is not None else ""
     is_first = number == 1 and title is not None and title.placeholder_format.type == PP_PLACEHOLDER.CENTER_TITLE
@@ -68,6 +81,15 @@ def _read_slide(slide: Any, number: int, height: int) -> str:
         notes = slide.notes_slide.notes_text_frame.text.strip()
         parts += [f"Notes: {notes}"] if notes else []
     return "\n\n".join(filter(None, parts))
+
+
+def _take_first_alternatives(shapes: Any) -> None:
+    """Put shapes for newer versions in the place of alternatives, which python-pptx skips: texts with an equation."""
+    for alternatives in list(shapes.iter(f"{ALTERNATIVES}AlternateContent")):
+        if alternatives.getparent().tag in (qn("p:spTree"), qn("p:grpSp")):
+            choice = alternatives.find(f"{ALTERNATIVES}Choice")
+            for shape in () if choice is None else list(choice):
+                alternatives.addprevious(shape)
 
 
 def _read_shapes(shapes: Iterable[Any], line_height: int, depth: int = 0) -> Iterator[str]:
@@ -155,6 +177,7 @@ def _read_chart(chart: Any) -> str:
     """Return a chart's title, and its values as a table with a row per category."""
     title = " ".join(chart.chart_title.text_frame.text.split()) if chart.has_title else ""
     parts = [f"Chart: {title}" if title else "Chart"]
+    _rename_charts(chart._chartSpace)  # python-pptx has no public name for it
     for plot in chart.plots:
         categories = [", ".join(labels) for labels in plot.categories.flattened_labels]
         columns = [
@@ -168,6 +191,15 @@ def _read_chart(chart: Any) -> str:
         ]
         parts.append(format_table([["", *(series.name for series in plot.series)], *rows], has_header=True))
     return "\n".join(filter(None, parts))
+
+
+def _rename_charts(chart_space: Any) -> None:
+    """Turn charts of kinds that python-pptx refuses into similar ones."""
+    for kind, similar in SIMILAR_CHARTS.items():
+        for chart in list(chart_space.iter(qn(f"c:{kind}"))):
+            renamed = OxmlElement(f"c:{similar}")
+            renamed.extend(chart)
+            chart.getparent().replace(chart, renamed)
 
 
 def _number_format(series: Any) -> str:

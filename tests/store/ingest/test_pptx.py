@@ -1,6 +1,7 @@
 """PowerPoint files: a section per slide, texts in reading order, lists, tables, charts, diagrams and notes."""
 
 import io
+from copy import deepcopy
 
 import pytest
 from pptx import Presentation
@@ -8,6 +9,7 @@ from pptx.chart.data import CategoryChartData, XyChartData
 from pptx.enum.chart import XL_CHART_TYPE
 from pptx.opc.package import Part
 from pptx.opc.packuri import PackURI
+from pptx.oxml import parse_xml
 from pptx.oxml.ns import qn
 from pptx.util import Cm
 
@@ -142,6 +144,29 @@ def test_values_of_charts_have_their_format_and_those_of_scatter_charts_both_axe
     add_slide(deck, TITLE_ONLY, "S").shapes.add_chart(XL_CHART_TYPE.XY_SCATTER, 0, 0, Cm(9), Cm(5), points)
     text = parsed(deck).text
     assert "| North | Share: 50% |" in text and text.endswith("| 1 | Load: 2 |\n| 3 | Load: 4 |")
+
+
+@pytest.mark.parametrize("kind", pptx.SIMILAR_CHARTS)
+def test_charts_of_all_kinds_are_read(deck, kind):
+    data = CategoryChartData()
+    data.categories = ["North"]
+    data.add_series("2024", (3,))
+    chart = add_slide(deck, TITLE_ONLY, "C").shapes.add_chart(XL_CHART_TYPE.LINE, 0, 0, Cm(9), Cm(5), data).chart
+    next(chart._chartSpace.iter(qn("c:lineChart"))).tag = qn(f"c:{kind}")
+    assert parsed(deck).text.endswith("\n\nChart\n| North | 2024: 3 |")
+
+
+def test_the_text_of_a_shape_with_an_alternative_for_older_versions_is_read_once(deck):
+    slide = add_slide(deck, TITLE_ONLY, "Energy")
+    add_text(slide.shapes, "Its mass gives it energy.", 1, 5)
+    shape = slide.shapes[-1]._element
+    xml = '<m:AlternateContent xmlns:m="{0}"><m:Choice Requires="a14"/><m:Fallback/></m:AlternateContent>'
+    alternatives = parse_xml(xml.format(pptx.ALTERNATIVES[1:-1]))
+    shape.addprevious(alternatives)
+    choice, fallback = alternatives
+    fallback.append(deepcopy(shape))
+    choice.append(shape)
+    assert parsed(deck).text == "## Energy\n\nIts mass gives it energy."
 
 
 def test_texts_of_diagrams_are_kept(deck):
