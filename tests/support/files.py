@@ -33,19 +33,29 @@ def pdf(*pages, encrypt=False):
     )
 
 
-def drawn_pdf(*contents, encrypt=False, rotate=0):
-    """Return a PDF of pages with these content streams; /F1 is Helvetica, /F2 its bold."""
+def drawn_pdf(*contents, encrypt=False, rotate=0, field=""):
+    """Return a PDF of pages with these content streams; /F1 is Helvetica, /F2 its bold.
+
+    `field` is the content stream of a form field, at (200, 720) on each page.
+    """
     fonts = [
         f"<< /Type /Font /Subtype /Type1 /BaseFont /{name} /Encoding /WinAnsiEncoding >>"
         for name in ("Helvetica", "Helvetica-Bold")
     ]
     bodies = ["<< /Type /Catalog /Pages 2 0 R >>", None, fonts[0]]
-    kids = []
+    kids, annotations = [], ""
+    if field:
+        bodies.append(
+            "<< /Type /XObject /Subtype /Form /BBox [0 0 200 20] /Resources << /Font << /F1 3 0 R >> >> "
+            f"/Length {len(field)} >>\nstream\n{field}\nendstream"
+        )
+        appearance = f"/F 4 /AP << /N {len(bodies)} 0 R >>"
+        annotations = f"/Annots [<< /Subtype /Widget /FT /Tx /T (name) /Rect [200 720 400 740] {appearance} >>]"
     for content in contents:
         bodies.append(f"<< /Length {len(content.encode('cp1252'))} >>\nstream\n{content}\nendstream")
         bodies.append(
             f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {len(bodies)} 0 R /Rotate {rotate} "
-            f"/Resources << /Font << /F1 3 0 R /F2 {fonts[1]} >> >> >>"
+            f"{annotations} /Resources << /Font << /F1 3 0 R /F2 {fonts[1]} >> >> >>"
         )
         kids.append(f"{len(bodies)} 0 R")
     bodies[1] = f"<< /Type /Pages /Kids [{' '.join(kids)}] /Count {len(kids)} >>"

@@ -10,7 +10,7 @@ from contextlib import closing
 from itertools import accumulate
 
 import pypdfium2 as pdfium
-from pypdfium2.raw import FPDF_ERR_PASSWORD
+from pypdfium2 import raw
 
 from store.errors import UnreadableDocument
 from store.ingest import ocr
@@ -22,6 +22,7 @@ from store.types import Progress
 
 MAX_LAYOUT_SECONDS = 60  # per document, enough for about 2,000 dense pages; later ones become plain text
 PAGE_SEPARATOR = "\n\n"
+WRITTEN = {raw.FPDF_ANNOT_WIDGET, raw.FPDF_ANNOT_FREETEXT, raw.FPDF_ANNOT_STAMP}  # annotations that show text
 NEEDS_OCR = f"; a scan needs text recognition (OCR), {ocr.INSTALL}"
 
 
@@ -36,7 +37,7 @@ def parse_pdf(data: bytes, name: str, limits: Limits, skipped_pages: frozenset[i
     try:
         pages = yield from _read_pages(data, name, limits, deadline, skipped_pages)
     except pdfium.PdfiumError as error:
-        if error.err_code == FPDF_ERR_PASSWORD:
+        if error.err_code == raw.FPDF_ERR_PASSWORD:
             raise UnreadableDocument(f"{name} is encrypted; remove its password first.") from error
         raise UnreadableDocument(f"{name} is a damaged PDF: it cannot be opened.") from error
     num_damaged = pages.count(None)
@@ -91,7 +92,7 @@ def _read_pages(
                 pages.append(None)
                 continue
             try:
-                with closing(document[index]) as page, closing(page.get_textpage()) as text_layer:
+                with closing(_open_page(document, index)) as page, closing(page.get_textpage()) as text_layer:
                     length += text_layer.count_chars()
                     limits.check_characters(length, name)
                     pages.append(read_page(page, text_layer, time.monotonic() < deadline))
@@ -100,6 +101,32 @@ def _read_pages(
             num_blank += _is_blank(pages[-1])
         yield Progress("parsed", num_pages - num_blank, num_pages)  # what follows is about no single page
     return pages
+
+
+def _open_page(document: pdfium.PdfDocument, index: int) -> pdfium.PdfPage:
+    """Return a page with what is written in its form fields and comments as a part of its text layer.
+
+    A page without a text layer stays as it is: all that it shows is recognized.
+    """
+    page = document[index]
+    if not _has_written_annotations(page):
+        return page
+    with closing(page.get_textpage()) as text_layer:
+        if not text_layer.get_text_range().strip():
+            return page
+    raw.FPDFPage_Flatten(page, raw.FLAT_NORMALDISPLAY)
+    page.close()
+    return document[index]
+
+
+def _has_written_annotations(page: pdfium.PdfPage) -> bool:
+    for index in range(raw.FPDFPage_GetAnnotCount(page)):
+        annotation = raw.FPDFPage_GetAnnot(page, index)
+        kind = raw.FPDFAnnot_GetSubtype(annotation)
+        raw.FPDFPage_CloseAnnot(annotation)
+        if kind in WRITTEN:
+            return True
+    return False
 
 
 def _is_blank(page: Page | None) -> bool:
