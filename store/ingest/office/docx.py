@@ -1,7 +1,7 @@
 """Parse Word files (.docx): mammoth converts them to HTML, which is then parsed as HTML is.
 
 What mammoth does not know is prepared for it: the numbers of headings and list items, headings of styles with other
-names, simple fields, equations, and hidden text, which is left out. So is text that tracked changes delete.
+names, simple fields, equations, text boxes, and hidden text, which is left out. So is text that tracked changes delete.
 """
 
 import io
@@ -13,7 +13,7 @@ from bs4 import BeautifulSoup
 
 from store.ingest.archive import check_archive
 from store.ingest.document import ParsedDocument, reading
-from store.ingest.office.word_fields import dissolve_fields, write_equations
+from store.ingest.office.word_fields import dissolve_fields, keep_ruby_bases, keep_text_boxes, write_equations
 from store.ingest.office.word_headings import mark_bold_headings
 from store.ingest.office.word_hidden import remove_hidden
 from store.ingest.office.word_numbers import write_numbers
@@ -63,6 +63,8 @@ def _prepare(data: bytes) -> tuple[bytes, str, str]:
         document = ElementTree.fromstring(archive.read(DOCUMENT))
         dissolve_fields(document)
         write_equations(document)
+        keep_ruby_bases(document)
+        keep_text_boxes(document)
         warning = HIDDEN if remove_hidden(document, styles) else ""
         if NUMBERING in sizes:
             write_numbers(document, ElementTree.fromstring(archive.read(NUMBERING)), styles)

@@ -92,6 +92,34 @@ def test_carriage_returns_separate_words():
     ]
 
 
+def test_text_in_another_direction_and_below_ruby_text_is_kept():
+    reading = (
+        "<w:ruby><w:rt><w:r><w:t>kana</w:t></w:r></w:rt><w:rubyBase><w:r><w:t>kanji</w:t></w:r></w:rubyBase></w:ruby>"
+    )
+    body = "".join(f"<w:{tag}><w:r><w:t>{tag} </w:t></w:r></w:{tag}>" for tag in ("bdo", "dir"))
+    assert parse(docx(f"<w:p>{body}<w:r>{reading}</w:r></w:p>"), "a.docx").text == "bdo dir kanji"
+
+
+def test_text_boxes_are_read_once_whatever_their_form():
+    box = f"<w:txbxContent>{paragraph('In a box')}</w:txbxContent>"
+    drawing, picture = (
+        f"<w:drawing><s:txbx>{box}</s:txbx></w:drawing>",
+        f"<w:pict><v:textbox>{box}</v:textbox></w:pict>",
+    )
+    choice = f"<m:Choice>{drawing}</m:Choice>"
+    forms = [
+        drawing,
+        f"<m:AlternateContent>{choice}</m:AlternateContent>",
+        f"<m:AlternateContent>{choice}<m:Fallback>{picture}</m:Fallback></m:AlternateContent>",
+        f"<m:AlternateContent>{choice}<m:Fallback><w:drawing/></m:Fallback></m:AlternateContent>",
+    ]
+    markup = "http://schemas.openxmlformats.org/markup-compatibility/2006"
+    for form in forms:
+        body = f'<w:p xmlns:m="{markup}" xmlns:s="s" xmlns:v="urn:schemas-microsoft-com:vml"><w:r>{form}</w:r></w:p>'
+        for extra in ({}, PARTS):
+            assert parse(docx(body + paragraph("After"), extra=extra), "a.docx").text == "In a box\n\nAfter", form
+
+
 def test_equations_are_text():
     math = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
     power = "<m:sSup><m:e><m:r><m:t>c</m:t></m:r></m:e><m:sup><m:r><m:t>2</m:t></m:r></m:sup></m:sSup>"
