@@ -21,6 +21,7 @@ from store.ingest.text import normalize
 INSTALL = "install it with: pip install -r requirements-ocr.txt"
 RESOLUTION = 200  # dots per inch at which pages are rendered
 MAX_SIDE = 2000  # pixels that rapidocr looks at; larger pictures are scaled down
+MAX_ASPECT = 8  # of a picture's sides; rapidocr enlarges the shorter one to 736 pixels, and the other one with it
 MAX_THREADS = 4  # each reserves memory
 NUM_ORIENTED = 7  # lines that tell whether a page is upside down
 
@@ -43,6 +44,7 @@ def recognize(image: Image.Image) -> list[str]:
     """
     image = image.convert("RGB")
     image.thumbnail((MAX_SIDE, MAX_SIDE))
+    image = _widen(image)
     engine = _engine()
     lines = _find_lines(engine, image)
     if is_sideways(lines):
@@ -54,13 +56,32 @@ def recognize(image: Image.Image) -> list[str]:
 
 
 def recognize_pdf_pages(data: bytes, page_indices: Iterable[int]) -> Iterator[list[str]]:
-    """Yield what `recognize` returns for each of these pages of a PDF, from 0. Raises PdfiumError if one is damaged."""
+    """Yield what `recognize` returns for each of these pages of a PDF, from 0; no lines if one cannot be drawn."""
     for index in page_indices:
-        with pdfium.PdfDocument(data) as document, closing(document[index]) as page:
-            scale = min(RESOLUTION / 72, MAX_SIDE / max(*page.get_size(), 1))
-            with closing(page.render(scale=scale)) as bitmap:
-                image = bitmap.to_pil().copy()
-        yield recognize(image)
+        try:
+            image = _draw(data, index)
+        except (pdfium.PdfiumError, ValueError):  # the latter if it is cropped to nothing
+            yield []
+        else:
+            yield recognize(image)
+
+
+def _draw(data: bytes, page_index: int) -> Image.Image:
+    with pdfium.PdfDocument(data) as document, closing(document[page_index]) as page:
+        scale = min(RESOLUTION / 72, MAX_SIDE / max(*page.get_size(), 1))
+        with closing(page.render(scale=scale)) as bitmap:
+            return bitmap.to_pil().copy()
+
+
+def _widen(image: Image.Image) -> Image.Image:
+    """Return a picture with white space around it if it is very narrow or flat."""
+    longest = max(image.size)
+    if longest <= MAX_ASPECT * min(image.size):
+        return image
+    width, height = (max(side, 2 * longest // MAX_ASPECT) for side in image.size)
+    canvas = Image.new("RGB", (width, height), "white")
+    canvas.paste(image, ((width - image.width) // 2, (height - image.height) // 2))
+    return canvas
 
 
 @lru_cache(maxsize=1)

@@ -90,6 +90,27 @@ def test_chosen_pages_of_a_pdf_are_recognized():
     assert list(ocr.recognize_pdf_pages(data, [1])) == [["beta page"]]
 
 
+@pytest.mark.parametrize(
+    "size, found", [((1, 2000), (500, 2000)), ((9000, 3), (2000, 500)), ((250, 2000), (250, 2000))]
+)
+def test_narrow_pictures_get_space_beside_them(monkeypatch, size, found):
+    sizes = []
+    monkeypatch.setattr(ocr, "_engine", lambda: None)
+    monkeypatch.setattr(ocr, "_find_lines", lambda engine, image: sizes.append(image.size) or [])
+    monkeypatch.setattr(ocr, "_is_upside_down", lambda engine, image, lines: False)
+    assert ocr.recognize(Image.new("RGB", size, "white")) == [] and sizes == [found]
+
+
+def test_a_page_that_cannot_be_drawn_does_not_hide_the_others(monkeypatch):
+    monkeypatch.setattr(ocr, "available", lambda: True)
+    monkeypatch.setattr(ocr, "recognize", lambda image: ["beta"])
+    box = b"/MediaBox [0 0 612 792]"
+    first, second, third, end = pdf("alpha", "", "").split(box)
+    cropped = box.join([first, second + b"/CropBox  [700 900 800 999]" + third, end])  # the second one to nothing
+    document = parse(cropped, "a.pdf")
+    assert document.text.split() == ["alpha", "beta"] and "1 of 3 pages has no text" in document.warning
+
+
 @installed
 @pytest.mark.parametrize(
     "content, reason", [(PICTURE, "is a damaged picture"), (saved(picture()), "no text was found")]
