@@ -18,7 +18,7 @@ from typing import Self
 from engine.generation.bridge import Bridge, connecting_units, find_bridges
 from engine.generation.cells import likely_cells
 from engine.generation.changes import describe_change, format_changes
-from engine.generation.confidence import is_enough, quote_confidence
+from engine.generation.confidence import Confidence, quote_confidence
 from engine.generation.counterparts import Counterparts
 from engine.generation.document_questions import MAX_ANSWER_UNITS, answers_to_questions, find_answered_question
 from engine.generation.lists import judged_lists
@@ -100,7 +100,7 @@ class Evidence:
     @property
     def has_answer(self) -> bool:
         """Whether the passages are likely to hold the answer."""
-        return is_enough(self.kind, self.confidence)
+        return self.confidence.is_enough(self.kind)
 
     def quoted_answer(self) -> list[Quote]:
         """Return the quotes that answer the question, in the order to show them; none if a model is to answer."""
@@ -224,21 +224,22 @@ class Evidence:
         return unsupported_words(answer, [*self._prepared.texts, self._prepared.standalone_question])
 
     @cached_property
-    def confidence(self) -> float:
-        """How likely an answer made of the best quote is right; 0 if no passage has what the question expects."""
-        if self._prepared.changes or self._section.units:
-            return 1.0 if self._prepared.changes else self._section.confidence  # by comparing all, or by its heading
+    def confidence(self) -> Confidence:
+        """The confidence in an answer made of the best quote; 0 if no passage has what the question expects."""
+        if self._prepared.changes or self._section.units:  # by comparing all, or by its heading
+            return Confidence(1.0 if self._prepared.changes else self._section.confidence, 1.0)
         if self._parts:
             answered = [part for part in self._parts if part.ranked]
-            found = [quote_confidence(each.question, each.ranked[0], self._ranker, each.scores) for each in answered]
-            return sum(found) / len(self._parts)
+            found = [quote_confidence(each.question, each.ranked, self._ranker, each.scores) for each in answered]
+            sums = sum(each.right for each in found), sum(each.answerable for each in found)
+            return Confidence(*(total / len(self._parts) for total in sums))
         least = TABLE_CONFIDENCE if self._said or (self._extreme and self._extreme[1]) else 0.0
         expected = expected_content(self._prepared.original_question)
         has_form = expected is None or any(map(expected.cell.search, self._prepared.texts))
         if not has_form or not self._ranked:
-            return 0.0
-        question = self._prepared.standalone_question
-        return max(least, quote_confidence(question, self._ranked[0], self._ranker, self.scores))
+            return Confidence(0.0, 0.0)
+        found = quote_confidence(self._prepared.standalone_question, self._ranked, self._ranker, self.scores)
+        return Confidence(max(least, found.right), max(least, found.answerable))
 
     @cached_property
     def scores(self) -> SpanScores:

@@ -137,7 +137,7 @@ def fill_quoted_answer(
         is_fact = evidence.has_answer and not answer.quotes
         candidates = evidence.candidates() if is_fact and log_likelihoods else []
     if not evidence.has_answer:
-        answer.text, answer.confidence = NO_ANSWER, 1 - evidence.confidence
+        answer.text, answer.confidence = NO_ANSWER, 1 - evidence.confidence.answerable
         return True
     answer.is_quoted = bool(answer.quotes)
     if answer.is_quoted:
@@ -145,7 +145,7 @@ def fill_quoted_answer(
     elif candidates and evidence.bridges and (quotes := evidence.across_passages(generated := generate())):
         ranks = [quote.rank for quote in quotes]
         answer.text = " ".join([generated, *(f"[{rank}]" for rank in ranks)])
-        answer.quotes, answer.confidence = tuple(quotes), evidence.confidence
+        answer.quotes, answer.confidence = tuple(quotes), evidence.confidence.right
         answer.sources = _with_citations(answer.sources, set(ranks))
         return True
     elif log_likelihoods and candidates:
@@ -153,7 +153,7 @@ def fill_quoted_answer(
         answer.text, answer.quotes = f"{best.text} [{best.quote.rank}]", (best.quote,)
         answer.highlight = best.highlight
         answer.is_quoted = best.text == format_unit(best.quote.text)  # all of the quote
-        answer.confidence = evidence.confidence
+        answer.confidence = evidence.confidence.right
         answer.sources = _with_citations(answer.sources, {best.quote.rank})
         return True
     return answer.is_quoted
@@ -161,7 +161,7 @@ def fill_quoted_answer(
 
 def _answer_with_quotes(answer: Answer, evidence: Evidence) -> None:
     answer.text = evidence.quoted_text(answer.quotes)
-    answer.confidence = evidence.confidence
+    answer.confidence = evidence.confidence.right
     answer.sources = _with_citations(answer.sources, {quote.rank for quote in answer.quotes})
 
 
@@ -172,9 +172,9 @@ def _fill_evidence(answer: Answer, evidence: Evidence, is_repeating: bool) -> No
         answer.quotes, answer.is_quoted = tuple(evidence.closest()[:1]), True
         _answer_with_quotes(answer, evidence)
     elif text == NO_ANSWER:
-        answer.quotes, answer.confidence = tuple(evidence.closest()), 1 - evidence.confidence
+        answer.quotes, answer.confidence = tuple(evidence.closest()), 1 - evidence.confidence.answerable
     else:
-        answer.quotes, answer.confidence = tuple(evidence.supporting(text)), evidence.confidence
+        answer.quotes, answer.confidence = tuple(evidence.supporting(text)), evidence.confidence.right
         if unsupported := evidence.unsupported(text):
             answer.confidence *= UNSUPPORTED_FACTOR
             answer.notes += (f"Not in the passages: {', '.join(unsupported)}.",)

@@ -31,7 +31,8 @@ FILLER = re.compile(
 )
 GREETING = (
     r"(?:hi|hello|hey|hallo|moin|good (?:morning|afternoon|evening|day)|guten (?:morgen|tag|abend))(?: there| all)?"
-    r"|(?:many )?(?:thanks?|thank you|thx)(?: a lot| so much| very much)?|(?:vielen )?dank(?:e ?(?:sch\u00f6n|sehr)?)?"
+    r"|(?:many )?(?:thanks?|thank you|thx|cheers)(?: a lot| so much| very much)?"
+    r"|(?:(?:vielen|besten|herzlichen) )?dank(?:e ?(?:sch\u00f6n|sehr)?)?"
 )
 ABOUT_THE_APPLICATION = (
     r"what (?:can|could|do) you (?:actually |really )?(?:do|help|know)\b.*|(?:who|what) are you|help(?: me)?|hilfe"
@@ -39,6 +40,8 @@ ABOUT_THE_APPLICATION = (
     r"|was kannst du.*|wer bist du|wie funktionierst du|wie geht(?: s| es dir)"
     r"|what (?:(?:sort|kind)s? of )?(?:things|questions) can i ask(?: you)?|what can i ask(?: you)?(?: about)?"
     r"|what else can you do|was kannst du .+|(?:that|this|it) (?:really )?help(?:s|ed)(?: me)?(?: a lot)?"
+    r"|(?:(?:that|this|it|you|you ve|you have)(?: s| was| is| were| are| been)? )?(?:(?:a|very|really|so|most) )*"
+    r"(?:(?:great|big|huge|real|lot of|good) help|helpful|useful)"
     r"|das hat (?:mir )?(?:sehr |wirklich )?geholfen|(?:good)?bye|tsch\u00fcss|auf wiedersehen|ok(?:ay)?"
     r"|great|cool|super|perfect|perfekt|nice|prima|wunderbar"
 )
@@ -91,7 +94,7 @@ PATTERNS = {  # the first that matches decides
         r"\bz\u00e4hl\w* .* auf\b|\bnenn\w* (?:mir )?(?:alle|die)",
     ),
     QuestionKind.YES_NO: re.compile(
-        rf"^(?:[^,?]{{3,60}}, )?(?!was steht\b|was\b.*{FUNCTION_WORD.pattern})(?:{AUXILIARY})\b"
+        rf"^(?:[^,?]{{3,60}}, )?(?!was (?:steht|{GERMAN_AUXILIARY})\b|was\b.*{FUNCTION_WORD.pattern})(?:{AUXILIARY})\b"
         r"(?!.* (?:or|oder) )",
         re.I,
     ),

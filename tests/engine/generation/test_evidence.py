@@ -315,17 +315,6 @@ def test_the_context_before_a_chunk_and_headings_are_never_quoted():
             assert part not in quote.text
 
 
-def test_confidence_grows_with_probability_similarity_and_shared_words():
-    def confidence(question, probability, encoder=None):
-        return evidence(question, Scorer("three years", probability=probability), OTHER, encoder=encoder).confidence
-
-    low = confidence("How long is it insured?", 0.1)
-    assert 0 < low < confidence("How long is it insured?", 0.9) < 1
-    assert low < confidence("When does the warranty end?", 0.1)
-    assert low < confidence("How many years?", 0.1, Encoder("years"))
-    assert evidence("How long?", Scorer("x"), "").confidence == 0
-
-
 def test_marks_of_emphasis_are_left_out():
     assert format_unit("**Due:** 3 days, 2 ** 3") == "Due: 3 days, 2 ** 3"
 
@@ -333,14 +322,6 @@ def test_marks_of_emphasis_are_left_out():
 def test_several_lines_and_marks():
     quotes = [Quote(1, 0, 9, "- a\n- b"), Quote(2, 0, 9, "c")]
     assert format_quotes(quotes) == "- a\n- b [1]\nc [2]"
-
-
-def test_passages_without_anything_of_the_form_asked_for_do_not_answer():
-    office = "The office is in Port Arden. Write to office@port.example."
-    question = "What is the email address of the office?"
-    assert evidence(question, Scorer("office@port.example"), office).has_answer
-    without = evidence(question, Scorer("Port Arden"), office.partition(" Write")[0])
-    assert not without.has_answer and without.confidence == 0
 
 
 @pytest.mark.parametrize(
@@ -359,7 +340,7 @@ def test_a_section_named_by_its_heading_is_quoted_from_the_named_document(questi
     guide = "## 4. Termination and notice\n\nTwo months. In writing."
     found = evidence(question, Scorer(), MANUAL, lease, guide, documents=("manual", "lease.md", "guide.md"))
     quotes = found.quoted_answer()
-    assert found.has_answer and found.confidence >= 0.9
+    assert found.has_answer and found.confidence.right >= 0.9
     assert all(quote.text.startswith(text) for quote, text in zip(quotes, expected, strict=False))
     assert len(quotes) >= len(expected) and not any(quote.text.startswith("#") for quote in quotes)
 

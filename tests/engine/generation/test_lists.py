@@ -2,8 +2,6 @@
 
 import pytest
 
-from engine.generation.confidence import is_enough
-from engine.prompt.question_kind import QuestionKind
 from tests.support.evidence import MANUAL, OTHER, Encoder, Scorer, evidence, texts_of
 
 
@@ -34,11 +32,6 @@ def test_steps_are_quoted_to_their_end_also_if_the_line_above_them_was_found(par
 
 def test_a_list_question_without_a_list_gets_the_sentence():
     assert texts_of(evidence("List the colours.", Scorer("blue"), OTHER).quoted_answer()) == ["It is blue."]
-
-
-def test_a_list_needs_less_confidence_than_a_fact():
-    assert is_enough(QuestionKind.LIST, 0.2) and not is_enough(QuestionKind.FACT, 0.2)
-    assert not is_enough(QuestionKind.LIST, 0.1) and is_enough(QuestionKind.SUMMARY, 0.0)
 
 
 def test_steps_below_a_paragraph_are_the_answer_though_the_paragraph_is_likelier():
