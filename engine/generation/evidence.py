@@ -238,8 +238,8 @@ class Evidence:
         has_form = expected is None or any(map(expected.cell.search, self._prepared.texts))
         if not has_form or not self._ranked:
             return Confidence(0.0, 0.0)
-        found = quote_confidence(self._prepared.standalone_question, self._ranked, self._ranker, self.scores)
-        return Confidence(max(least, found.right), max(least, found.answerable))
+        best = quote_confidence(self._prepared.standalone_question, self._ranked, self._ranker, self.scores)
+        return Confidence(max(least, best.right), max(least, best.answerable))
 
     @cached_property
     def scores(self) -> SpanScores:
