@@ -80,8 +80,8 @@ def _policies(arguments: Namespace) -> list[dict[str, Any]]:
     for skew, budget, seed in product(arguments.skews, arguments.budgets or [0.1, 0.2, 0.4], _seeds(arguments)):
         results = replay(arguments, models, variants, budget, skew, seed)
         for policy, served in zip(arguments.policies, results, strict=True):
-            row = {"show": "engine", "policy": policy, "skew": skew, "budget": budget, "seed": seed}
-            rows.append(row | _aggregate(served))
+            row = {"show": "engine", "policy": policy, "skew": skew, "drift": arguments.drift, "budget": budget}
+            rows.append(row | {"seed": seed} | _aggregate(served))
     return rows
 
 

@@ -1,9 +1,11 @@
 """The bench of the knowledge tree: its demand is the paper's, its figures agree with simpler bookkeeping."""
 
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
+from bench.cache import replay
 from bench.cache.simulate import (
     NO_CACHE,
     PREFIX_TOKENS,
@@ -16,6 +18,9 @@ from bench.cache.simulate import (
 from bench.cache.workload import RequestStream, RequestStreamConfig, zipf_exponent
 from engine.cache.cost_model import CostModel
 from engine.cache.eviction import POLICIES
+from engine.request import Request
+from engine.strategies import Full, Prefix
+from tests.support.doubles import TEXTS, make_engine
 
 COSTS = CostModel((0, 1000), (1, 1000), ((10.0, 1000.0), (10.0, 2000.0)))
 SMALL = RequestStreamConfig(documents=400, passages=2, skew=0.6, tokens=(50, 200))
@@ -103,3 +108,21 @@ def test_every_operation_of_the_tree_has_a_row():
     rows = measure_operations(20)
     assert [row["operation"] for row in rows] == ["lookup", "use", "insert and evict", "delete"]
     assert all(0 < row["median_us"] <= row["p99_us"] and row["nodes"] == 20 for row in rows)
+
+
+@pytest.mark.parametrize("strategy, is_kept", [(Full(), False), (Prefix(), True)])
+def test_without_reuse_no_kv_is_kept(strategy, is_kept):
+    engine = make_engine()
+    prompt = replay._prompt(engine.template, list(TEXTS.values())[:2], 1)
+    replay._ask(engine, strategy, prompt)
+    assert bool(engine.cache.tree.match_prefix(engine.cache.path_keys(prompt.passage_ids))) is is_kept
+
+
+def test_the_same_answers_are_counted_without_the_warm_up():
+    def ask(request):
+        yield SimpleNamespace(text="the same", trace=SimpleNamespace(ttft_ms=1.0))
+
+    engine = SimpleNamespace(ask=ask, speculator=SimpleNamespace(), finder=SimpleNamespace(retrieve_stages=None))
+    work = SimpleNamespace(engine=engine, numbers=range(4), request=lambda number: Request(f"Question {number}?"))
+    row = replay.compare_speculation(work, 100.0)
+    assert row["same_answers"] == row["n"] == 3
