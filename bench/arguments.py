@@ -1,5 +1,6 @@
 """Argument types for argparse."""
 
+import math
 from argparse import ArgumentTypeError
 
 
@@ -8,6 +9,17 @@ def positive_int(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise ArgumentTypeError(f"{text!r} is not a positive integer")
     return int(text)
+
+
+def positive_number(text: str) -> float:
+    """Parse a finite number above 0. Raises ArgumentTypeError."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < math.inf:
+        raise ArgumentTypeError(f"{text!r} is not a number above 0")
+    return value
 
 
 def fraction(text: str) -> float:

@@ -20,8 +20,7 @@ class RequestStreamConfig:
     drift: int = 0  # questions within which ten random tenths of the documents, about two thirds, exchange popularity
 
     def __post_init__(self) -> None:
-        if not POPULAR_FRACTION <= self.skew < 1:
-            raise ValueError(f"the skew must be at least {POPULAR_FRACTION:g} and below 1, got {self.skew:g}")
+        check_skew(self.skew)
         if not 1 <= self.passages <= self.documents:
             raise ValueError(f"{self.passages} different passages cannot be drawn from {self.documents} documents")
 
@@ -50,6 +49,12 @@ class RequestStream:
                 rank = int(np.searchsorted(self._cumulative, self._rng.random()))
                 documents[int(self._names[min(rank, config.documents - 1)])] = None
             yield tuple(documents)
+
+
+def check_skew(skew: float) -> None:
+    """Raise ValueError if the most popular 3 % of the documents cannot get this fraction of the draws."""
+    if not POPULAR_FRACTION <= skew < 1:
+        raise ValueError(f"the skew must be at least {POPULAR_FRACTION:g} and below 1, got {skew:g}")
 
 
 def zipf_exponent(documents: int, skew: float) -> float:

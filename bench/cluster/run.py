@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from bench.arguments import positive_int
+from bench.arguments import positive_int, positive_number
 from bench.cluster.simulate import (
     Simulation,
     SimulationConfig,
@@ -53,7 +53,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         default=370_000,
         help="of each engine; default: 8 GiB of KV, bundled model",
     )
-    add("--utilisation", type=float, default=0.7, help="of the engines if nothing is cached")
+    add("--utilisation", type=positive_number, default=0.7, help="of the engines if nothing is cached")
     add("--zipf-skew", type=float, default=0.6, help="fraction of the questions for the most popular 3 %% of documents")
     add("--event-delay-s", type=float, default=0.0, help="until the router knows what an engine inserted and evicted")
     add("--restarts", type=int, default=0, help="of engines, which lose their KV and are away for 20 s")

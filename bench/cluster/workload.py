@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.cache.workload import zipf_exponent
+from bench.cache.workload import check_skew, zipf_exponent
 
 CHUNKS_PER_DOCUMENT = 16
 BATCH = 10_000  # questions
@@ -23,6 +23,9 @@ class ClusterWorkloadConfig:
     skew: float = 0.6  # fraction of the questions for the most popular 3 % of the documents
     tokens: tuple[int, int] = (128, 480)  # per chunk, uniform
     kind: str = "topics"
+
+    def __post_init__(self) -> None:
+        check_skew(self.skew)
 
 
 def questions(config: ClusterWorkloadConfig, count: int, seed: int) -> Iterator[tuple[int, ...]]:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from bench.__main__ import _parser
 from bench.cluster.simulate import LruCache, Simulation, SimulationConfig, make_routing, summed_memory
 from bench.cluster.workload import WORKLOADS, ClusterWorkloadConfig, chunk_tokens, questions
 from cluster.routing import RoutingConfig
@@ -67,3 +68,15 @@ def test_passages_are_distinct_and_have_lengths(kind):
             assert len(keys) == 4 and len({key // 16 for key in keys}) == 1
         if kind == "ordered":
             assert list(keys) == sorted(keys)
+
+
+@pytest.mark.parametrize("load", ["0", "-1", "nan", "inf", "much"])
+def test_a_load_that_is_no_positive_number_is_refused(load, capsys):
+    with pytest.raises(SystemExit):
+        _parser().parse_args(["cluster", "--utilisation", load])
+    assert "is not a number above 0" in capsys.readouterr().err
+
+
+def test_an_impossible_skew_is_refused():
+    with pytest.raises(ValueError, match=r"below 1, got 1\.5"):
+        ClusterWorkloadConfig(skew=1.5)
