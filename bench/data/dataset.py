@@ -28,7 +28,10 @@ def load_items(source: str, num_passages: int, seed: int, samples: int | None, a
         raise InvalidDataset(f"{source} has no question with an answer.")
     if absent and not all(one.paragraph for one in questions):
         raise InvalidDataset(f"{source} has questions with passages of their own: no gold paragraph to leave out.")
-    return list(islice(make_items(group, questions, num_passages, seed, absent), samples))
+    items = list(islice(make_items(group, questions, num_passages, seed, absent), samples))
+    if not items:
+        raise InvalidDataset(f"{source} has no question that the other paragraphs leave open. Give a larger file.")
+    return items
 
 
 def make_items(
@@ -44,7 +47,9 @@ def make_items(
         passages = one.passages or _with_distractors(one, paragraphs, num_passages + absent, rng)
         item = Item(one.id, one.question, passages, one.answers, group, metric, max_new_tokens=NEW_TOKENS[metric])
         if absent:
-            others = tuple(passage for passage in passages if passage != one.paragraph)
+            others = tuple(each for each in passages if each != one.paragraph and not _has_answer(each, one.answers))
+            if not others:
+                continue
             item = replace(item, passages=others, answers=(), group=f"{group} without answer", metric="not_there")
         yield item
 
@@ -71,9 +76,12 @@ def _with_distractors(one: RawQuestion, paragraphs: Sequence[str], count: int, r
     """Return the gold paragraph at a random position among others; those without the answer's text are preferred."""
     others = [paragraph for paragraph in paragraphs if paragraph != one.paragraph]
     rng.shuffle(others)
-    answers = [answer.casefold() for answer in one.answers]
-    clean = (other for other in others if not any(answer in other.casefold() for answer in answers))
-    chosen = list(islice(clean, count - 1))
+    chosen = list(islice((other for other in others if not _has_answer(other, one.answers)), count - 1))
     chosen += [other for other in others if other not in chosen][: count - 1 - len(chosen)]
     chosen.insert(rng.randrange(len(chosen) + 1), one.paragraph)
     return tuple(chosen)
+
+
+def _has_answer(paragraph: str, answers: Sequence[str]) -> bool:
+    text = paragraph.casefold()
+    return any(answer.casefold() in text for answer in answers)

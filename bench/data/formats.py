@@ -128,8 +128,17 @@ def _with_passages(fields: Fields) -> list[RawQuestion]:
 def _hotpot(fields: Fields) -> list[RawQuestion]:
     context = fields["context"]
     pairs = zip(context["title"], context["sentences"], strict=True) if isinstance(context, Mapping) else context
-    passages = [_titled(title, "".join(sentences)) for title, sentences in pairs]
+    passages = [_titled(title, _join(sentences)) for title, sentences in pairs]
     return [_question(fields, fields["question"], fields["answer"], passages)]
+
+
+def _join(sentences: Iterable[str]) -> str:
+    """Return the text of sentences: HotpotQA's begin with a space, 2WikiMultihopQA's do not."""
+    text = ""
+    for sentence in filter(None, sentences):
+        needs_space = text and not text[-1].isspace() and not sentence[0].isspace()
+        text += f" {sentence}" if needs_space else sentence
+    return text
 
 
 def _longbench(fields: Fields) -> list[RawQuestion]:

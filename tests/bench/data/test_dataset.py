@@ -267,3 +267,25 @@ def test_the_hubs_error_is_shown(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", Refusing())
     with pytest.raises(InvalidDataset, match=r"owner/name cannot be loaded from the hub: offline"):
         load_items("owner/name", 4, 0, None)
+
+
+def test_sentences_without_a_space_between_them_get_one(tmp_path):
+    """2WikiMultihopQA's sentences have none at their ends."""
+    row = {**HOTPOT, "context": [["Book", ["Ann wrote it.", "In May.", "", " It rains. ", "Still."]]]}
+    assert one(tmp_path / "wiki.jsonl", [row]).passages == ("Book\nAnn wrote it. In May. It rains. Still.",)
+
+
+def test_no_paragraph_with_the_answer_stands_where_the_correct_answer_is_that_there_is_none(tmp_path):
+    rows = [
+        {
+            "context": f"Tower {n} was built in {year}.",
+            "qas": [{"question": f"When was tower {n} built?", "answers": [year]}],
+        }
+        for n, year in enumerate(("1921", "1921", "1930"))
+    ]
+    items = load_items(write(tmp_path / "towers.jsonl", rows), 3, 0, None, absent=True)
+    passages = {item.question: item.passages for item in items}
+    assert passages["When was tower 0 built?"] == ("Tower 2 was built in 1930.",)
+    assert len(passages["When was tower 2 built?"]) == 2
+    with pytest.raises(InvalidDataset, match="larger file"):
+        load_items(write(tmp_path / "towers.jsonl", rows[:2]), 3, 0, None, absent=True)
