@@ -42,7 +42,8 @@ class TwoFacts:
         chains: list[tuple[str, str, str]] = []
         while len(chains) < NUM_CHAINS:
             drawn = self.draw(rng)
-            if not {*drawn} & {term for chain in chains for term in chain}:
+            known = [*drawn, *(term for chain in chains for term in chain)]
+            if len({*known}) == len(known):
                 chains.append(drawn)
         pairs = []
         for subject, bridge, answer in chains:

@@ -2,8 +2,11 @@
 
 import re
 from collections import Counter
+from random import Random
 
 import pytest
+
+from bench.multi_passage.facts import TwoFacts
 
 # Question, and the sentences that name the bridge and the answer; S stands for the subject, B for the bridge.
 HOPS = [
@@ -185,3 +188,9 @@ def test_sentences_and_headings_of_the_paragraphs_stay_whole(task, make):
             heading, *_ = passage.split("\n")
             assert re.fullmatch(r"Ship \w+", heading) and passage.count("\n") == 1
             assert "Dr. J. Brandt, the owner, praised him." in passage
+
+
+def test_the_subject_and_the_bridge_of_a_question_differ():
+    drawn = iter([("Keld", "Keld", "1900"), *((f"S{n}", f"B{n}", f"{n}") for n in range(3))])
+    facts = TwoFacts(lambda rng: next(drawn), ("{subject} {bridge}.",), ("{bridge} {answer}.",), "Who is {subject}?")
+    assert facts.sample(Random(0), second_comes_first=False).question == "Who is S0?"
