@@ -14,7 +14,7 @@ from bench.arguments import positive_int
 from bench.data.item import Item
 from bench.harness.engine import engine_of, make_splitter, make_token_counter
 from bench.harness.runner import open_samples, requested_variants, rows_of, run_samples
-from bench.measures.quality import read_items
+from bench.measures.quality import read_items, split_passages
 from bench.measures.ruler import RESERVED_TOKENS
 from bench.ruler.generate import generate
 from bench.ruler.haystack import read_haystack
@@ -49,7 +49,7 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     engine = engine_of(arguments)
     finished = open_samples(arguments, "adaptive", passages=arguments.passages)
     count_tokens, split = make_token_counter(engine), make_splitter(engine, arguments.chunk)
-    sets: list[list[Item]] = [make(count_tokens) for make in makers]
+    sets: list[list[Item]] = [split_passages(make(count_tokens), split) for make in makers]
     rows = []
     for length in arguments.lengths:
         tokens = min(length, engine.max_tokens - RESERVED_TOKENS)

@@ -10,14 +10,14 @@ paragraphs of FILE. Passages dropped to fit --context-lengths may hold a fact: `
 """
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 from bench.arguments import positive_int
 from bench.data.dataset import load_items
-from bench.data.item import Item, TokenCounter
+from bench.data.item import Item, Splitter, TokenCounter
 from bench.errors import InvalidArgument, InvalidDataset
 from bench.harness.engine import engine_of, make_splitter, make_token_counter
 from bench.harness.runner import COLUMNS, open_samples, requested_variants, run_items
@@ -46,11 +46,14 @@ def open_engine_and_items(arguments: Namespace) -> tuple[Engine, list[list[Item]
     files = [read_items(file, arguments.task, arguments) for file in arguments.files]  # before the models: bad files
     engine = engine_of(arguments)
     count_tokens, split = make_token_counter(engine), make_splitter(engine, arguments.chunk)
+    return engine, [split_passages(make(count_tokens), split) for make in files]
 
-    def split_passages(item: Item) -> Item:
-        return replace(item, passages=tuple(part for passage in item.passages for part in split(passage)))
 
-    return engine, [list(map(split_passages, make(count_tokens))) for make in files]
+def split_passages(items: Iterable[Item], split: Splitter) -> list[Item]:
+    """Return the items with long passages split."""
+    return [
+        replace(item, passages=tuple(part for passage in item.passages for part in split(passage))) for item in items
+    ]
 
 
 def read_items(file: str, task: str | None, arguments: Namespace) -> Callable[[TokenCounter], list[Item]]:

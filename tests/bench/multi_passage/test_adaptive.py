@@ -6,6 +6,7 @@ import pytest
 
 from bench.harness import engine as harness
 from bench.measures import adaptive
+from bench.ruler.generate import generate
 from engine.fidelity import FidelityCurve, FidelityPoint
 
 METHODS = ("--methods", "direct", "cacheclip", "cacheclip-adaptive", "cacheclip-adaptive:target=faithful")
@@ -57,3 +58,14 @@ def test_the_engine_is_calibrated_for_adaptive_methods_only(methods, calibrated,
     monkeypatch.setattr(harness, "open_engine", lambda *given: opened.append(given))
     harness.engine_of(arguments("--methods", *methods))
     assert [method for _, _, _, method in opened] == [calibrated]
+
+
+def test_long_passages_are_split(engine, arguments, monkeypatch, tmp_path):
+    sets = []
+    monkeypatch.setattr(adaptive, "run_samples", lambda engine, items, *_, **__: sets.append(items) or [])
+    monkeypatch.setattr(adaptive, "rows_of", lambda *_: [])
+    needles = list(generate(adaptive.RULER_TASK, 700, 2, 0, len, lambda text: [text], "It rains. " * 99))
+    monkeypatch.setattr(adaptive, "generate", lambda *_: iter(needles))
+    for size in ("512", "16"):
+        adaptive.run(arguments(*SIZE, "--chunk-size", size, "--json", str(tmp_path / size), measure="adaptive"))
+    assert len(sets[4][0].passages) > len(sets[0][0].passages) == 2
