@@ -4,6 +4,7 @@ An answer is right if it holds one spelling of everything that is required and n
 a summary a part suffices. Where the documents hold no answer, only declining is right, and nowhere else.
 """
 
+import dataclasses
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 
 from bench.documents.normalise import contains
 from bench.documents.refusals import is_refusal, opens_with_refusal
+from bench.errors import InvalidArgument
 
 FILES = Path(__file__).parent / "files"
 QUESTIONS = Path(__file__).parent / "questions.jsonl"
@@ -44,19 +46,28 @@ class Question:
 
 
 def load_questions(path: Path = QUESTIONS, split: str | None = None) -> list[Question]:
-    """Return the questions of a JSON lines file, of one split or all."""
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    return [_question(row) for row in rows if split in (None, row["split"])]
+    """Return the questions of a JSON lines file, of one split or all. Raises InvalidArgument for a damaged file."""
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"{path} cannot be read: {error}. Name a folder with files/ and {path.name}.") from error
+    questions = [_question(line, f"{path} line {number}") for number, line in enumerate(lines, 1) if line.strip()]
+    return [question for question in questions if split in (None, question.split)]
 
 
-def _question(row: dict[str, Any]) -> Question:
-    return Question(
-        **{name: row[name] for name in ("id", "split", "type", "language", "question", "quote")},
-        documents=tuple(row["documents"]),
-        history=tuple(Turn(**turn) for turn in row["history"]),
-        required=tuple(map(tuple, row["required"])),
-        forbidden=tuple(row["forbidden"]),
-    )
+def _question(line: str, where: str) -> Question:
+    try:
+        row: Any = json.loads(line)
+        return Question(
+            **{name: row[name] for name in ("id", "split", "type", "language", "question", "quote")},
+            documents=tuple(row["documents"]),
+            history=tuple(Turn(**turn) for turn in row["history"]),
+            required=tuple(map(tuple, row["required"])),
+            forbidden=tuple(row["forbidden"]),
+        )
+    except (ValueError, TypeError, KeyError) as error:
+        fields = ", ".join(field.name for field in dataclasses.fields(Question))
+        raise InvalidArgument(f"{where} is not a question as JSON with the fields {fields}: {error!r}.") from error
 
 
 def is_right(question: Question, answer: str) -> bool:

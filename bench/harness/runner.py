@@ -8,7 +8,7 @@ import hashlib
 import statistics
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,13 @@ from engine.analysis.agreement import ANSWER_KL_TOKENS, compare_logits, jaccard,
 from engine.analysis.variants import Variant, variants_of
 from engine.engine import Engine, PrefillResult
 from engine.generation.span_scorer import SPAN_SCORER_FILE
-from engine.method import parse_params
+from engine.method import list_params, parse_params
 from engine.model.loading.load import select_dtype
 from engine.model.loading.lora import LORA_WEIGHTS_FILE
 from engine.model.sampling import TokenSampler, decode_batch
 from engine.prefill.context import PromptContext
 from engine.prompt.pack import PreparedPrompt
+from engine.request import Request
 from engine.scoring.trained_selector import SELECTOR_FILE
 from engine.strategies import STRATEGIES, Full, OracleWindows
 from engine.trace import Trace
@@ -83,6 +84,13 @@ def parse_variants(methods: Sequence[str], ratios: Sequence[float]) -> list[Vari
 def requested_variants(arguments: Namespace) -> list[Variant]:
     """Return the variants of the command line, full prefill first."""
     return parse_variants(["full", *(name for name in arguments.methods if name != "full")], arguments.ratios)
+
+
+def with_variant(request: Request, variant: Variant) -> Request:
+    """Return the request with a variant's method, ratio and parameters, as the app would be asked."""
+    params = {param.name: getattr(variant.strategy, param.name) for param in list_params(type(variant.strategy))}
+    ratio = params.pop("ratio", 0.0)  # without one it is ignored
+    return replace(request, method=variant.method.partition(":")[0], recompute_ratio=ratio, options=params)
 
 
 def open_samples(arguments: Namespace, measure: str, **own: Any) -> SampleFile:

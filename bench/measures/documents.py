@@ -25,8 +25,9 @@ from bench.documents.check import (
     quote_is_right,
 )
 from bench.documents.refusals import is_refusal
+from bench.errors import InvalidArgument
 from bench.harness.engine import model_config
-from bench.harness.runner import requested_variants
+from bench.harness.runner import requested_variants, with_variant
 from bench.harness.workload import open_library
 from bench.tables import columns_of, progress
 from engine.analysis.variants import Variant
@@ -72,12 +73,15 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
         for question in load_questions(arguments.folder / "questions.jsonl", split)
         if question.type in (arguments.types or (question.type,))
     ]
+    if not questions:
+        raise InvalidArgument("There is no question of this --split and these --types. Leave one of them out.")
+    files = sorted((arguments.folder / "files").iterdir())  # before the models, to report a missing folder
     models = load_models(model_config(arguments))
     with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:
 
         def open_filled_library(tokenizer: Tokenizer) -> Finder:
             library = opened.enter_context(closing(open_library(Path(folder), tokenizer, arguments.dtype)))
-            _add_files(library.add, sorted((arguments.folder / "files").iterdir()))
+            _add_files(library.add, files)
             return library
 
         tiers = CacheHierarchy(CacheHierarchyConfig(host_bytes=3 * 2**30, disk_bytes=0), None, models.primary.device)
@@ -86,14 +90,8 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
         for question in progress(questions, "Questions"):
             history = _ask_history(engine, question, arguments.passages)
             for variant in variants:
-                request = Request(
-                    question.question,
-                    method=variant.method,
-                    recompute_ratio=1.0 if variant.ratio is None else variant.ratio,
-                    passages=arguments.passages,
-                    history=history,
-                )
-                *_, answer = engine.ask(request)
+                request = Request(question.question, passages=arguments.passages, history=history)
+                *_, answer = engine.ask(with_variant(request, variant))
                 outcomes[variant].append(_judge(question, answer))
                 if arguments.answers and not outcomes[variant][-1]["right"]:
                     print(f"{question.id} [{variant.key}] {question.question}\n    {answer.text!r}", flush=True)

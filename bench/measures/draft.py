@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.bootstrap import median_interval, medians
 from bench.data.item import Item
-from bench.harness.runner import parse_variants
+from bench.harness.runner import parse_variants, with_variant
 from bench.measures import quality
 from bench.tables import columns_of, progress
 from engine.analysis.variants import Variant
@@ -60,12 +60,12 @@ def _open(engine: Engine, item: Item) -> Request:
     for text in texts:
         engine.passages.warm(text)
     request = Request(item.question, "direct", passages=len(texts), max_new_tokens=item.max_new_tokens)
-    _ask(engine, request)  # warm-up: the evidence's encodings are cached as well
+    _ask(engine, request)  # warm-up
     return request
 
 
 def _compare(engine: Engine, variant: Variant, request: Request, draft_first: bool) -> dict[str, float]:
-    own = replace(request, method=variant.method, recompute_ratio=variant.requested_ratio or 0.0)
+    own = with_variant(request, variant)
     results = {draft: _ask(engine, replace(own, draft=draft)) for draft in (draft_first, not draft_first)}
     (answer, total_ms), (plain, plain_total_ms) = results[True], results[False]
     assert answer.trace.ttft_ms is not None and plain.trace.ttft_ms is not None

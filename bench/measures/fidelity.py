@@ -1,6 +1,7 @@
 """Fidelity of reuse by recompute ratio, with the built-in questions: what Settings shows for a model.
 
-The first of --methods that has a recompute ratio is measured; --ratios and --context-lengths do not apply.
+The first of --methods that has a recompute ratio and no parameters is measured; --ratios and --context-lengths do not
+apply.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -27,7 +28,7 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row per ratio."""
     method = next((name for name in arguments.methods if hasattr(STRATEGIES.get(name), "ratio")), None)
     if method is None:
-        raise InvalidArgument("--methods needs a method with a recompute ratio, such as cacheclip.")
+        raise InvalidArgument("--methods needs a method with a ratio and without parameters, such as cacheclip.")
     calibration = measure_fidelity(load_models(model_config(arguments)), method, arguments.samples)
     curve = fidelity_curve(method, list(calibration.samples.values()), min_questions=1)
     assert curve is not None

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import pytest
 
+from bench.__main__ import _parser
 from bench.documents.check import (
     FILES,
     TYPES,
@@ -19,6 +20,8 @@ from bench.documents.check import (
     quote_is_right,
 )
 from bench.documents.normalise import contains, normalise
+from bench.errors import InvalidArgument
+from bench.measures import documents
 from engine.prompt.template import NO_ANSWER
 from store.ingest import parse
 
@@ -199,3 +202,26 @@ def check_contained(one, texts):
     assert not texts or quote_is_right(one, texts)
     if one.type not in ("yes_no", "comparison"):  # those are judgements
         assert all(any(contains(" ".join(texts), text) for text in group) for group in one.required if texts)
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (None, "cannot be read"),
+        ("{", "line 1 is not a question"),
+        ('\n{"id": "a"}', "line 2 is not a question"),
+        ("[]", "with the fields id, split"),
+    ],
+)
+def test_a_damaged_file_of_questions_is_named_with_its_line(tmp_path, content, message):
+    path = tmp_path / "questions.jsonl"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(InvalidArgument, match=message):
+        load_questions(path)
+
+
+def test_a_choice_without_questions_is_refused_before_the_models_are_loaded():
+    arguments = _parser().parse_args(["documents", "--types", "facts"])
+    with pytest.raises(InvalidArgument, match="no question of this --split"):
+        documents.run(arguments)

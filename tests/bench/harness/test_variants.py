@@ -3,7 +3,9 @@
 import pytest
 
 from bench.errors import InvalidArgument
-from bench.harness.runner import parse_variants
+from bench.harness.runner import parse_variants, with_variant
+from engine.prompt.validate import build_strategy
+from engine.request import Request
 from engine.strategies import APE, EPIC, CacheBlend, CacheClip
 
 
@@ -54,3 +56,11 @@ def test_errors_for_unknown_names_list_the_known_ones(method, said):
 def test_a_ratio_outside_its_range_is_refused(ratio):
     with pytest.raises(InvalidArgument, match="between 0 and 1"):
         parse_variants(["cacheclip"], [ratio])
+
+
+@pytest.mark.parametrize(
+    "method", ["epic:tokens=16", "cacheblend:gradual=true", "cacheclip:ratio=0.4", "direct", "full"]
+)
+def test_the_app_is_asked_for_the_method_of_an_arm(method):
+    (arm,) = parse_variants([method], [0.3])
+    assert build_strategy(with_variant(Request("Who?"), arm)) == arm.strategy
