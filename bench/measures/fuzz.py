@@ -135,6 +135,8 @@ def damage(data: bytes, generator: random.Random) -> bytes:
         return _damage_member(data, generator)
     damaged = bytearray(data)
     for _ in range(generator.randint(1, MAX_DAMAGES)):
+        if not damaged:
+            break
         at, size = generator.randrange(len(damaged) + 1), generator.randint(1, MAX_PIECE)
         match generator.randrange(5):
             case 0:
@@ -148,8 +150,6 @@ def damage(data: bytes, generator: random.Random) -> bytes:
                 damaged[at : at + size] = generator.randbytes(size)
             case 4:
                 del damaged[at:]
-        if not damaged:
-            break
     return bytes(damaged)
 
 
@@ -159,5 +159,5 @@ def _damage_member(data: bytes, generator: random.Random) -> bytes:
         chosen = generator.choice(source.namelist())
         for name in source.namelist():
             content = source.read(name)
-            target.writestr(member_info(name), damage(content, generator) if name == chosen and content else content)
+            target.writestr(member_info(name), damage(content, generator) if name == chosen else content)
     return sink.getvalue()

@@ -11,6 +11,7 @@ speed relative to KVScope's full prefill and its decoding in the same round. --m
 import importlib
 import importlib.util
 import multiprocessing
+import re
 import resource
 import sys
 import time
@@ -19,6 +20,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -40,6 +42,7 @@ COLUMNS = columns_of("peer length prefill_ms ttft_ms tokens_per_s rss_mb prefill
 NEW_TOKENS = 64  # decoded in each run
 STOP_TIMEOUT_S = 10.0
 RECOMPUTE_RATIO = 0.2
+STATUS = Path("/proc/self/status")
 Measured = dict[str, float]
 Peer = Callable[[int, int], Measured]  # length and seed; returns prefill_ms, ttft_ms and tokens_per_s
 
@@ -136,6 +139,9 @@ def _serve(start: Callable[[Namespace], Peer], arguments: Namespace, connection:
 
 
 def _peak_mb() -> float:
+    if STATUS.exists():  # Linux, where getrusage includes the peak of the process that started this one
+        (peak_kb,) = re.findall(r"^VmHWM:\s+(\d+) kB$", STATUS.read_text(), re.MULTILINE)
+        return int(peak_kb) * 1.024e-3
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in KB; on macOS in bytes
     return peak / (1e6 if sys.platform == "darwin" else 1e3)
 

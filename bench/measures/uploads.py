@@ -77,5 +77,7 @@ def _document(folder: Path, words: int, seed: int) -> Path:
 
 def _add(client: Client, path: Path) -> float:
     start = time.perf_counter()
-    client.predict(handle_file(path), api_name="/add_document")
+    result = client.predict(handle_file(path), api_name="/add_document")[0]
+    if result["stage"] != "done":
+        raise InvalidArgument(f"The document was not added: {result['message']}")
     return 1e3 * (time.perf_counter() - start)

@@ -3,6 +3,7 @@
 import json
 import random
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,8 +11,9 @@ from bench import tables
 from bench.__main__ import main
 from bench.bootstrap import median_interval
 from bench.commands import MEASURES
+from bench.errors import InvalidArgument
 from bench.harness.workload import CHUNK_TOKENS, make_paragraph
-from bench.measures import ingest
+from bench.measures import ingest, uploads
 from store.data_folder import default_data_folder
 from store.ingest import parse_steps
 from tests.support import tiny
@@ -199,3 +201,9 @@ def test_former_commands_and_options_still_work(former, current, monkeypatch, ca
         assert main() == 0
     first, second = ({name: value for name, value in one.items() if name != "measure"} for one in seen)
     assert first == second
+
+
+def test_a_document_that_is_not_added_is_no_measurement(tmp_path):
+    client = SimpleNamespace(predict=lambda *values, api_name: [{"stage": "failed", "message": "The disk is full."}])
+    with pytest.raises(InvalidArgument, match="The disk is full"):
+        uploads._add(client, uploads._document(tmp_path, 3, 0))

@@ -132,3 +132,8 @@ def test_a_few_files_are_read_or_refused_with_a_sentence():
     assert row["accepted"] + row["refused"] == row["files"] == 12
     assert row["app_crashes"] == row["not_sentences"] == 0
     assert row["rss_growth_mb"] <= 300
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_empty_file_stays_empty(seed):
+    assert fuzz.damage(b"", random.Random(seed)) == b""

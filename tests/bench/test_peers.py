@@ -42,3 +42,11 @@ def test_peers_run_in_processes_of_their_own(monkeypatch, tmp_path):
     found = {row["peer"]: row for row in json.loads(rows.read_text())}
     assert {"kvscope", "kvscope 20%", "transformers"} <= found.keys()
     assert all(row["prefill_ms"] > 0 and row["tokens_per_s"] > 1 and row["rss_mb"] > 100 for row in found.values())
+
+
+def test_memory_is_the_peak_of_the_process_without_that_of_the_one_that_started_it(tmp_path, monkeypatch):
+    """Linux hands on the peak that getrusage reports; the status of the process starts from 0."""
+    status = tmp_path / "status"
+    status.write_text("Name:\tpython\nVmPeak:\t  99999 kB\nVmHWM:\t  250000 kB\nVmRSS:\t  1 kB\n")
+    monkeypatch.setattr(peers, "STATUS", status)
+    assert peers._peak_mb() == pytest.approx(256.0)
