@@ -212,3 +212,23 @@ def test_the_command_writes_the_file_and_prints_the_types(tmp_path, monkeypatch,
     monkeypatch.setattr(sys, "argv", ["training", "documents", "--count", "6", "--seed", "2", "--out", str(out)])
     assert command.main() == 0
     assert "unanswerable" in capsys.readouterr().out and len(out.read_text().splitlines()) >= 18
+
+
+def test_a_value_in_other_words_is_the_same_value(documents):
+    """'Is it two weeks?' was answered with 'No: It is 2 weeks.'."""
+    lists = [read_vocabulary(language).lists["number_word"] for language in ("english", "german")]
+    numbers = {word: str(number) for words in lists for number, word in enumerate(words)}
+
+    def in_digits(text):
+        return re.sub(r"\w+", lambda match: numbers.get(match[0].lower(), match[0]), text)
+
+    asked = [
+        (question.ask.args[-1], question.answer)
+        for passages in documents
+        for passage in passages
+        for question in passage.questions
+        if question.type == "yes/no" and question.key[-1] == "whether"
+    ]
+    denied = [(value, answer) for value, answer in asked if answer.startswith(("No: ", "Nein: "))]
+    assert len(denied) > 100
+    assert not [pair for pair in denied if re.search(rf"\b{re.escape(in_digits(pair[0]))}\b", in_digits(pair[1]))]

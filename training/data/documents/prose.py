@@ -48,7 +48,8 @@ class ProseWriter(Writer):
 
     def _fact(self, entity: Entity, attribute: Attribute, rng: Random, can_shorten: bool) -> Piece:
         world = self.world
-        value = world.value(entity, attribute).text
+        known = world.value(entity, attribute)
+        value = known.text
         template = rng.choice(attribute.says if attribute.says and rng.random() < 0.7 else self._lists["say_noun"])
         noun = rng.choice(attribute.nouns)
         template = template.replace("{L}", noun[:1].upper() + noun[1:])
@@ -64,12 +65,10 @@ class ProseWriter(Writer):
         piece = Piece(sentence, [self._value_question("fact", entity, attribute, value, text=sentence)])
         piece.has_pronoun = bool(is_shortened)
         if not is_shortened:
-            wrong = (
-                world.notation.draw(attribute.value, rng, world.year).text if "part:" not in attribute.value else value
-            )
-            is_right = rng.random() < 0.5 or wrong == value or wrong in sentence
+            wrong = world.notation.draw(attribute.value, rng, world.year) if "part:" not in attribute.value else known
+            is_right = rng.random() < 0.5 or wrong.identity == known.identity or wrong.text in sentence
             answer = f"{self._lists['yes_no'][0 if is_right else 1]}: {sentence}"
-            ask = partial(self._ask_whether, attribute, entity, value if is_right else wrong)
+            ask = partial(self._ask_whether, attribute, entity, value if is_right else wrong.text)
             key = (entity.name, attribute.name, "whether")
             piece.questions.append(Question("yes/no", key, answer, ask, (entity, attribute)))
         return piece
@@ -82,7 +81,7 @@ class ProseWriter(Writer):
         for attribute in rng.sample(yearly, min(len(yearly), rng.randint(2, 4))):
             years = [str(world.year - back) for back in (0, 1)]
             new, old = (world.value(subject, attribute, year) for year in years)
-            if new.text == old.text:
+            if new.identity == old.identity:
                 continue
             noun = rng.choice(attribute.nouns)
             given = dict(E=subject.name, l=noun, V=new.text, V0=old.text, y=years[0], y0=years[1])
@@ -110,9 +109,10 @@ class ProseWriter(Writer):
         if not numeric:
             return
         attribute = rng.choice(numeric)
-        new, old = world.value(subject, attribute).text, world.value(subject, attribute, "old").text
+        now, before = world.value(subject, attribute), world.value(subject, attribute, "old")
+        new, old = now.text, before.text
         day = world.notation.draw("date:-2-0.9", world.rng("dated", attribute.name, world.version), world.year).text
-        if new == old:
+        if now.identity == before.identity:
             return
         given = dict(E=subject.name, l=rng.choice(attribute.nouns), V=new, V0=old, D=day)
         sentence = world.sentence(rng.choice(self._lists["say_dated"]), rng, **given)

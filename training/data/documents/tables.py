@@ -51,11 +51,12 @@ class TableWriter(Writer):
         for attribute in attributes:
             values = [world.value(entity, attribute) for entity in entities]
             label, cells = self._column(attribute, values, rng)
+            identities = [value.identity for value in values]
             header.append(label)
             columns.append(cells)
             for index, (entity, cell) in enumerate(zip(entities, cells, strict=True)):
                 questions[index].append(self._value_question("table", entity, attribute, cell))
-                if cells.count(cell) == 1:
+                if identities.count(identities[index]) == 1:
                     ask = partial(phrasing.ask_reverse, world, attribute, entity, values[index].text)
                     key = ("reverse", class_name, attribute.name, values[index].text)
                     questions[index].append(Question("reverse", key, entity.name, ask, (entity, attribute)))
@@ -166,12 +167,15 @@ class TableWriter(Writer):
     ) -> list[list[Question]]:
         """Return the questions for each value of an entity by year, month, zone ..., and for the column of a value."""
         cells = [value.text for value in values]
+        identities = [value.identity for value in values]
         questions = [
             [self._value_question("table", entity, attribute, text, column)]
             for text, column in zip(cells, columns, strict=True)
         ]
         forms = [
-            ("none" if text in self._lists["nil"] else "value", text, text) for text in cells if cells.count(text) == 1
+            ("none" if text in self._lists["nil"] else "value", text, text)
+            for text, identity in zip(cells, identities, strict=True)
+            if identities.count(identity) == 1
         ]
         numbers = [value.number for value in values if value.number is not None]
         if len(numbers) == len(values) > 2 and attribute.value.startswith(NEAR_KINDS):

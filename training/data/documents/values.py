@@ -32,6 +32,11 @@ class Value:
     number: float | None = None
     unit: str = ""
 
+    @property
+    def identity(self) -> float | str:
+        """What values that mean the same share: '2 weeks' and 'two weeks' have the same number."""
+        return self.text if self.number is None else self.number
+
 
 class Notation:
     """How one document writes numbers, money, dates and times."""
