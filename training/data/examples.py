@@ -7,6 +7,7 @@ none of them, and the right answer is a refusal.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from random import Random
 
 from engine.errors import UnsupportedModel
@@ -17,7 +18,7 @@ from engine.text import split_sentences
 from training.data.cloze import add_cloze_questions
 from training.data.corpus import BadCorpus, Corpus, Paragraph
 from training.data.packed import PackedExample
-from training.data.synthetic_facts import synthetic_fact
+from training.data.synthetic_facts import synthetic_facts
 
 UNRELATED_QUESTIONS = (  # used if the corpus has no other unanswerable question
     "Who is named here as the treasurer?",
@@ -25,6 +26,7 @@ UNRELATED_QUESTIONS = (  # used if the corpus has no other unanswerable question
     "When does the shop open?",
 )
 MIN_QUESTIONS = 24  # to train with, and to evaluate with
+MAX_TRUNCATED = 2000  # characters of a paragraph that exceeds the tokens of an example by itself
 RESERVED_TOKENS = 256  # of the context, for the prefix, a question and its answer
 MAX_ANSWER_TOKENS = 96  # with the end token; the rest of a longer answer is not trained
 PART_WORDS = (20, 60)  # after which a passage is cut, if passages are cut
@@ -99,7 +101,10 @@ class TrainingExamples:
             for pair in rng.sample(paragraph.questions, min(5 * len(paragraph.passages), len(paragraph.questions)))
         ]
         nearby = {paragraphs[at % len(paragraphs)]: None for at in range(start - 3, start + 12)}
-        candidates = [pair for paragraph in nearby if paragraph not in chosen for pair in paragraph.questions[:2]]
+        shown = tuple(paragraph.text for paragraph in chosen)  # the only one may be the start of a longer paragraph
+        candidates = [
+            pair for paragraph in nearby if not paragraph.text.startswith(shown) for pair in paragraph.questions[:2]
+        ]
         texts = [text for paragraph in chosen for text in paragraph.passages]
         if any(paragraph.others for paragraph in chosen):
             rng.shuffle(texts)
@@ -110,7 +115,7 @@ class TrainingExamples:
         source = self.distractors or [paragraph for corpus in self.corpora for paragraph in corpus.paragraphs]
         chosen = self._fit([rng.choice(source) for _ in range(rng.randint(1, self.mix.max_passages))])
         texts = [paragraph.text for paragraph in chosen]
-        facts = [synthetic_fact(rng) for _ in range(rng.randint(3, 8))]
+        facts = synthetic_facts(rng, rng.randint(3, 8))
         for statements, _, _ in facts[:-1]:  # the last one is left out: its question cannot be answered
             positions = sorted(rng.choices(range(len(texts)), k=len(statements)))
             for statement, at in zip(statements, positions, strict=True):
@@ -121,7 +126,10 @@ class TrainingExamples:
         return texts, self._draw_questions(texts, answerable, [facts[-1][1:]], rng)
 
     def _fit(self, paragraphs: Sequence[Paragraph]) -> list[Paragraph]:
-        """Drop repeated paragraphs and those that exceed `max_tokens`; if all do, truncate the first."""
+        """Drop repeated paragraphs and those that exceed `max_tokens`; if all do, truncate the first.
+
+        A truncated paragraph keeps the questions whose answers are in what is left of it.
+        """
         kept = []
         remaining_tokens = self.mix.max_tokens
         for paragraph in dict.fromkeys(paragraphs):
@@ -129,8 +137,12 @@ class TrainingExamples:
             if num_tokens <= remaining_tokens:
                 kept.append(paragraph)
                 remaining_tokens -= num_tokens
+        if kept:
+            return kept
         first = paragraphs[0]
-        return kept or [Paragraph(first.text[:2000], () if first.others else first.questions)]
+        text = first.text[:MAX_TRUNCATED]
+        is_left = [answer.casefold() in text.casefold() for _, answer in first.questions]
+        return [Paragraph(text, () if first.others else tuple(compress(first.questions, is_left)))]
 
     def _draw_questions(
         self,
@@ -185,7 +197,7 @@ def _draw_windows(example: PackedExample, fraction: float, rng: Random) -> tuple
 def train_eval_split(
     prompt: PromptTemplate, corpora: Sequence[Corpus], mix: DataMix, seed: int, eval_fraction: float
 ) -> tuple[TrainingExamples, TrainingExamples]:
-    """Return examples to train with, and examples without synthetic facts to evaluate with.
+    """Return examples to train with, and examples without synthetic facts or cut passages to evaluate with.
 
     The last `eval_fraction` of each corpus' paragraphs are held out for evaluation. Corpora without questions provide
     distractors; if no corpus has questions, all get cloze questions. Raises BadCorpus if there are too few questions.
@@ -204,7 +216,7 @@ def train_eval_split(
             "each are needed. Add more files."
         )
     held_out = [corpus for corpus in held_out if corpus.num_questions]
-    eval_mix = replace(mix, synthetic_fraction=0.0)
+    eval_mix = replace(mix, synthetic_fraction=0.0, split_fraction=0.0)
     return (
         TrainingExamples(prompt, train, distractors, mix, seed),
         TrainingExamples(prompt, held_out, distractors, eval_mix, EVAL_SEED),

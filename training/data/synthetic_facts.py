@@ -35,9 +35,19 @@ LIST_QUESTIONS = (
 )
 
 
-def synthetic_fact(rng: Random) -> tuple[list[str], str, str]:
-    """Return sentences that state one or more values of an object, a question for all of them, and its answer."""
-    names = {"attribute": rng.choice(ATTRIBUTES), "object": f"{rng.choice(OWNERS)}'s {rng.choice(OBJECTS)}"}
+def synthetic_facts(rng: Random, count: int) -> list[tuple[list[str], str, str]]:
+    """Return facts, no two of them about the same attribute of an object.
+
+    Each has sentences that state one or more values of an object, a question for all of them, and its answer.
+    """
+    facts = dict[tuple[str, str], tuple[list[str], str, str]]()
+    while len(facts) < count:
+        attribute, owned = rng.choice(ATTRIBUTES), f"{rng.choice(OWNERS)}'s {rng.choice(OBJECTS)}"
+        facts.setdefault((attribute, owned), _synthetic_fact({"attribute": attribute, "object": owned}, rng))
+    return list(facts.values())
+
+
+def _synthetic_fact(names: dict[str, str], rng: Random) -> tuple[list[str], str, str]:
     values = [_value(rng) for _ in range(rng.choice((1, 1, 1, 2, 3, 4)))]
     sentences = [rng.choice(STATEMENTS).format(value=value, **names) for value in values]
     question = rng.choice(SINGLE_QUESTIONS if len(values) == 1 else LIST_QUESTIONS).format(**names)

@@ -8,7 +8,7 @@ import pytest
 
 from training.data.cloze import BLANK, add_cloze_questions
 from training.data.corpus import BadCorpus, Corpus, Paragraph, read_corpora
-from training.data.synthetic_facts import synthetic_fact
+from training.data.synthetic_facts import ATTRIBUTES, OBJECTS, OWNERS, synthetic_facts
 
 ROW = {"title": "Ferries", "context": " The Tern sails. ", "qas": [{"question": "Who sails?", "answers": ["The Tern"]}]}
 TEXT = (
@@ -83,7 +83,21 @@ def test_paragraphs_that_have_questions_keep_them():
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_synthetic_fact_asks_for_all_its_values(seed):
-    sentences, question, answer = synthetic_fact(Random(seed))
+    ((sentences, question, answer),) = synthetic_facts(Random(seed), 1)
     listed = answer.removesuffix(".").rsplit(" is ", 1)[-1].rsplit(" are ", 1)[-1].split(", ")
     assert len(listed) == len(sentences) and question.endswith(("?", "."))
     assert all(value in sentence for value, sentence in zip(listed, sentences, strict=True))
+
+
+def test_synthetic_facts_are_about_different_attributes_and_objects():
+    """Otherwise a question has two answers, or one that cannot be answered is answered."""
+    facts = synthetic_facts(Random(0), 400)
+    subjects = {
+        (attribute, owner, name)
+        for _, question, _ in facts
+        for attribute in ATTRIBUTES
+        for owner in OWNERS
+        for name in OBJECTS
+        if attribute in question and f"{owner}'s {name}" in question
+    }
+    assert len(subjects) == len(facts) == 400

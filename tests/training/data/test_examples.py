@@ -8,7 +8,13 @@ from engine.prompt.template import NO_ANSWER, PromptTemplate
 from tests.support import tiny
 from tests.support.boats import DISTRACTORS, PARAGRAPHS
 from training.data.corpus import Corpus, Paragraph
-from training.data.examples import MAX_ANSWER_TOKENS, DataMix, TrainingExamples, train_eval_split
+from training.data.examples import (
+    MAX_ANSWER_TOKENS,
+    UNRELATED_QUESTIONS,
+    DataMix,
+    TrainingExamples,
+    train_eval_split,
+)
 
 MIX = DataMix(max_passages=4, max_tokens=400, max_questions=6)
 
@@ -136,3 +142,23 @@ def test_no_question_of_an_example_has_two_answers(prompt):
         assert all(
             (answer == "Yes") == (f"{question[3:-5].capitalize()} has a name." in texts) for question, answer in pairs
         )
+
+
+def test_a_truncated_paragraph_has_no_question_about_what_is_left_out(prompt):
+    text = "The Tern has a red hull. " + "It rains on the quay. " * 120 + "The Skua has a blue hull."
+    pairs = (("Which colour is the Tern?", "red"), ("Which colour is the Skua?", "blue"))
+    drawn = TrainingExamples(
+        prompt, [Corpus("long", (Paragraph(text, pairs),))], [], replace(MIX, max_tokens=60, synthetic_fraction=0.0), 0
+    )
+    refused = {(question, NO_ANSWER) for question in (pairs[1][0], *UNRELATED_QUESTIONS)}
+    for number in range(20):
+        _, questions = drawn.texts(number)
+        assert set(questions) <= {pairs[0]} | refused
+
+
+def test_the_passages_of_evaluation_examples_are_never_cut(prompt):
+    corpora = [Corpus("boats", PARAGRAPHS * 7)]
+    for fraction in (0.0, 1.0):
+        _, evaluation = train_eval_split(prompt, corpora, replace(MIX, split_fraction=fraction), 0, 0.4)
+        texts, _ = evaluation.texts(0)
+        assert evaluation[0].passages == tuple(prompt.passage(text).ids for text in texts)
