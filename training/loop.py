@@ -163,5 +163,9 @@ def _moments(optimizer: torch.optim.Optimizer, names: list[str]) -> dict[str, Te
 
 
 def _restore_moments(optimizer: torch.optim.Optimizer, names: list[str], tensors: dict[str, Tensor]) -> None:
-    moments = [{moment: tensors[f"{moment}:{name}"] for moment in MOMENTS} for name in names]
-    optimizer.load_state_dict(optimizer.state_dict() | {"state": dict(enumerate(moments))})
+    moments = {
+        index: {moment: tensors[f"{moment}:{name}"] for moment in MOMENTS}
+        for index, name in enumerate(names)
+        if f"{MOMENTS[0]}:{name}" in tensors  # else it has had no gradient yet
+    }
+    optimizer.load_state_dict(optimizer.state_dict() | {"state": moments})

@@ -7,7 +7,7 @@ Files with questions train it; it writes questions about the paragraphs of files
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -20,7 +20,7 @@ from engine.generation.span_scorer import SpanScorer
 from engine.model.decoder import Decoder
 from engine.prompt.template import PromptTemplate
 from training.checkpoint import to_json
-from training.data.corpus import BadCorpus, Corpus
+from training.data.corpus import BadCorpus, Corpus, Paragraph
 from training.data.packed import PackedExample, answer_loss
 from training.loop import Progress, TrainingConfig, batches_from, train
 from training.lora import LoraAdapter, LoraAdapterConfig
@@ -63,18 +63,23 @@ class WritingExamples:
         while True:
             (corpus,) = rng.choices(self.corpora, [corpus.weight for corpus in self.corpora])
             paragraph = rng.choice(corpus.paragraphs)
-            passage = self.prompt.passage(paragraph.text)
-            seen = passage.ids[:MAX_PASSAGE_TOKENS]
-            text = paragraph.text.strip()[: passage.spans[len(seen) - 1][1]]
-            pairs = [pair for pair in paragraph.questions if is_usable(text, *pair)]
-            if not pairs:
+            if not (pairs := self.usable_questions(paragraph)):
                 continue
+            seen = self.prompt.passage(paragraph.text).ids[:MAX_PASSAGE_TOKENS]
             drawn = rng.sample(pairs, min(self.config.questions_per_example, len(pairs)))
             suffix = self.prompt.suffix_ids(REQUEST)
             encode = self.prompt.tokenizer.encode
             answers = [encode(answer + SEPARATOR + question).ids + self.prompt.end_ids for question, answer in drawn]
             questions = tuple((suffix, answer) for answer in answers)
             return PackedExample(self.prompt.prefix_ids, (seen,), questions, is_independent=False)
+
+    def usable_questions(self, paragraph: Paragraph) -> list[tuple[str, str]]:
+        """Return the questions, with their answers, that the tokens of a paragraph that are read answer."""
+        if not paragraph.questions:
+            return []
+        spans = self.prompt.passage(paragraph.text).spans[:MAX_PASSAGE_TOKENS]
+        text = paragraph.text.strip()[: spans[-1][1]]
+        return [pair for pair in paragraph.questions if is_usable(text, *pair)]
 
 
 def is_usable(text: str, question: str, answer: str) -> bool:
@@ -105,13 +110,14 @@ def write_questions(
         for each in corpus.paragraphs
         if not corpus.num_questions and shortest <= len(each.text) <= longest
     ]
-    with_questions = [corpus for corpus in corpora if any(_usable_pairs(corpus))]
+    examples = WritingExamples(prompt, corpora, config)
+    with_questions = [corpus for corpus in corpora if any(map(examples.usable_questions, corpus.paragraphs))]
     if not paragraphs or not with_questions:
         raise BadCorpus("A file with questions and one without, of paragraphs of 200 to 1,000 characters, are needed.")
     if len(paragraphs) > config.paragraphs:
         chosen = sorted(Random(config.seed).sample(range(len(paragraphs)), config.paragraphs))
         paragraphs = [paragraphs[index] for index in chosen]
-    examples = WritingExamples(prompt, with_questions, config)
+    examples = replace(examples, corpora=with_questions)
     adapter = LoraAdapter(decoder, config.lora)
 
     def loss_of(batch: list[PackedExample]) -> Tensor:
@@ -145,11 +151,6 @@ def write_questions(
             counts["usable"] += len(flat)
             progress("Writing", counts["paragraphs"], len(paragraphs), 0.0)
     return counts
-
-
-def _usable_pairs(corpus: Corpus) -> Iterator[tuple[str, str]]:
-    for paragraph in corpus.paragraphs:
-        yield from (pair for pair in paragraph.questions if is_usable(paragraph.text, *pair))
 
 
 @torch.inference_mode()

@@ -125,7 +125,7 @@ def evaluate(
     Returns for each the loss (nats per token), the fraction of exact answers, and the number n of questions. An answer
     is exact if each of its tokens is the most likely one: greedy decoding then generates exactly this answer.
     """
-    parts: dict[str, list[tuple[float, int, int]]] = {}
+    parts: dict[str, list[tuple[float, int, int, int]]] = {}
     for index in range(count):
         example = examples[index]
         windows = examples.random_windows(example, RANDOM_WINDOW_FRACTION)
@@ -137,15 +137,15 @@ def evaluate(
         for name, variant in variants.items():
             with adapter.autocast():
                 logits, targets = answer_logits(decoder, variant)
-                loss = float(F.cross_entropy(logits, targets))
+                loss = float(F.cross_entropy(logits, targets, reduction="sum"))
             is_best = (logits.argmax(-1) == targets).split([len(answer) for _, answer in variant.questions])
-            parts.setdefault(name, []).append((loss, sum(bool(answer.all()) for answer in is_best), len(is_best)))
+            exact = sum(bool(answer.all()) for answer in is_best)
+            parts.setdefault(name, []).append((loss, len(targets), exact, len(is_best)))
         progress(stage, index + 1, count, 0.0)
     results = {}
     for name, counts in parts.items():
-        n = sum(questions for _, _, questions in counts)
-        loss = sum(loss * questions for loss, _, questions in counts) / n
-        results[name] = {"loss": loss, "exact": sum(exact for _, exact, _ in counts) / n, "n": n}
+        loss, tokens, exact, n = map(sum, zip(*counts, strict=True))
+        results[name] = {"loss": loss / tokens, "exact": exact / n, "n": n}
     return results
 
 

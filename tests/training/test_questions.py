@@ -110,3 +110,11 @@ def test_probabilities_are_those_of_the_scores():
     assert HISTORY[best.start : best.end] == "1921"
     assert probabilities[0] == pytest.approx(best.probability, rel=1e-3)
     assert probabilities[1] == 0.0 and probabilities[2] < 0.1 * probabilities[0]
+
+
+def test_questions_whose_answers_are_not_read_are_none_to_train_with(tmp_path, monkeypatch):
+    """Drawing an example of them did not end."""
+    monkeypatch.setattr(questions, "MAX_PASSAGE_TOKENS", 5)
+    unread = Corpus("yard", (Paragraph(HISTORY, (("How many people work there?", "forty"),)),))
+    with pytest.raises(BadCorpus, match="are needed"):
+        write(tmp_path / "questions.jsonl", (unread, TEXT))

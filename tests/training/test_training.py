@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import count
 
 import pytest
 import torch
@@ -12,17 +13,19 @@ from torch.testing import assert_close
 from engine.errors import LoraAdapterUnusable, ModelNotFound, UnsupportedModel
 from engine.model.decoder import Decoder
 from engine.model.loading.lora import LORA_CONFIG_FILE, LORA_WEIGHTS_FILE, merge_lora
+from engine.prompt.template import PromptTemplate
 from tests.support import tiny
 from tests.support.boats import BOATS, PARAGRAPHS
 from tests.support.tolerance import EXACT, REORDERED
 from training import checkpoint
 from training.checkpoint import BadCheckpoint, CheckpointNotWritten
 from training.data.corpus import BadCorpus, Corpus, Paragraph
-from training.data.examples import DataMix
-from training.loop import TrainingConfig
+from training.data.examples import DataMix, TrainingExamples
+from training.data.packed import answer_logits
+from training.loop import TrainingConfig, train
 from training.lora import LORA_ADAPTER_FILES, LoraAdapter, LoraAdapterConfig
 from training.publish import REPORT_FILE, publish
-from training.reader import ReaderConfig, average_adapters, selection_metric, train_reader
+from training.reader import ReaderConfig, average_adapters, evaluate, selection_metric, train_reader
 
 CONFIG = ReaderConfig(
     lora=LoraAdapterConfig(4, 8),
@@ -276,3 +279,24 @@ def rename(folder, old, new):
         {name.replace(old, new): tensor for name, tensor in load_file(folder / LORA_WEIGHTS_FILE).items()},
         folder / LORA_WEIGHTS_FILE,
     )
+
+
+def test_a_run_resumes_if_a_weight_has_had_no_gradient(tmp_path):
+    def trained(steps):
+        layers = torch.nn.ModuleDict({"used": torch.nn.Linear(2, 1), "unused": torch.nn.Linear(2, 1)})
+        config = TrainingConfig(steps, checkpoint_steps=1)
+        settings = {"data": "none", **dict.fromkeys(checkpoint.to_json(config))}
+        train(layers, lambda step: layers["used"](torch.ones(2)).sum(), config, tmp_path, settings, ignore, count)
+        return checkpoint.load_checkpoint(tmp_path / "checkpoint")[1]["lesson"]
+
+    assert [trained(steps) for steps in (1, 2)] == [1, 2]
+
+
+def test_the_loss_is_a_mean_over_tokens():
+    model, drawn = decoder(), TrainingExamples(PromptTemplate(tiny.tokenizer()), BOATS, [], CONFIG.mix, 0)
+    adapter = LoraAdapter(model, CONFIG.lora)
+    with torch.no_grad():
+        pairs = [answer_logits(model, replace(drawn[n], is_independent=False, recomputed=())) for n in range(3)]
+    logits, targets = (torch.cat(parts) for parts in zip(*pairs, strict=True))
+    found = evaluate(model, adapter, drawn, 3, ignore, "Evaluating")["full prefill"]
+    assert found["loss"] == pytest.approx(float(torch.nn.functional.cross_entropy(logits, targets)), rel=1e-4)
