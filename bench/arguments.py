@@ -22,6 +22,14 @@ def positive_number(text: str) -> float:
     return value
 
 
+def address(text: str) -> tuple[str, int]:
+    """Parse a host and a port, such as 127.0.0.1:6379. Raises ArgumentTypeError."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ArgumentTypeError(f"{text!r} is not a host and a port, such as 127.0.0.1:6379")
+    return host, int(port)
+
+
 def fraction(text: str) -> float:
     """Parse a number in [0, 1]. Raises ArgumentTypeError."""
     try:

@@ -97,9 +97,9 @@ def _compare(arguments: Namespace, costs: CostModel, kind: str, engines: int) ->
 
 def _read_costs(path: Path) -> CostModel:
     """Read a cost model. Raises OSError or ValueError if there is none."""
-    stored = json.loads(path.read_text())
     try:
+        stored = json.loads(path.read_text())
         rows = tuple(tuple(map(float, row)) for row in stored["ms"])
         return CostModel(tuple(stored["cached"]), tuple(stored["computed"]), rows)
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{path} is not a cost model: {error!r}") from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is not a cost model: {error!r}. Name a costs-*.json of a data folder.") from error

@@ -109,9 +109,10 @@ def _decode_during_prefill(decoder: Decoder, buffers: Sequence[KVBuffer], length
         next(tokens)
         started.wait()
         answer = [perf_counter()]
-        while not ended.is_set():
-            next(tokens)
+        for _ in tokens:
             answer.append(perf_counter())
+            if ended.is_set():
+                break
         return answer
 
     with ThreadPoolExecutor(len(buffers)) as pool:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
+from bench.arguments import address
 from bench.bootstrap import medians
 from bench.harness.engine import first_token
 from bench.harness.slow_link import slow_link
@@ -36,7 +37,7 @@ LINKS = {"remote": None, "remote, 10 MB/s": SLOW_BYTES_PER_S, "remote, no answer
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the KV server."""
-    parser.add_argument("--kv-server", default="", help="Valkey or Redis to measure too, such as 127.0.0.1:6379")
+    parser.add_argument("--kv-server", type=address, help="Valkey or Redis to measure too, such as 127.0.0.1:6379")
     parser.add_argument("--kv-server-bits", type=int, choices=[8, 16], default=16)
 
 
@@ -70,15 +71,14 @@ def _measure(work: Workload, number: int, arguments: Namespace) -> dict[str, dic
             cache.tree.clear(0)  # the memory tier
         results[tier] = _ask(work, number, {tier})
     if arguments.kv_server:
-        host, _, port = arguments.kv_server.rpartition(":")
-        with _remote(work, host, int(port), arguments):
+        with _remote(work, *arguments.kv_server, arguments):
             _fill_server(work, prompt.passage_ids)
         for link, bytes_per_s in LINKS.items():
             with ExitStack() as files:
-                address = host, int(port)
+                host, port = arguments.kv_server
                 if bytes_per_s is not None:
-                    address = "127.0.0.1", files.enter_context(slow_link(*address, bytes_per_s))
-                files.enter_context(_remote(work, *address, arguments))
+                    host, port = "127.0.0.1", files.enter_context(slow_link(host, port, bytes_per_s))
+                files.enter_context(_remote(work, host, port, arguments))
                 cache.tree.clear()
                 results[link] = _ask(work, number, {"remote"} if link == "remote" else {"remote", "computed"})
     for result in results.values():

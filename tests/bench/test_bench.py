@@ -3,17 +3,18 @@
 import json
 import random
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
 
 from bench import tables
-from bench.__main__ import main
+from bench.__main__ import _parser, main
 from bench.bootstrap import median_interval
 from bench.commands import MEASURES
 from bench.errors import InvalidArgument
 from bench.harness.workload import CHUNK_TOKENS, make_paragraph
-from bench.measures import ingest, uploads
+from bench.measures import concurrency, ingest, uploads
 from store.data_folder import default_data_folder
 from store.ingest import parse_steps
 from tests.support import tiny
@@ -207,3 +208,17 @@ def test_a_document_that_is_not_added_is_no_measurement(tmp_path):
     client = SimpleNamespace(predict=lambda *values, api_name: [{"stage": "failed", "message": "The disk is full."}])
     with pytest.raises(InvalidArgument, match="The disk is full"):
         uploads._add(client, uploads._document(tmp_path, 3, 0))
+
+
+def test_answers_that_end_before_the_prefill_are_measured(monkeypatch):
+    monkeypatch.setattr(concurrency, "_tokens", lambda *_: iter(range(4)))
+    monkeypatch.setattr(concurrency, "_prefill_ms", lambda *_: time.sleep(0.2) or 200.0)
+    found = concurrency._decode_during_prefill(None, [None, None], 512)
+    assert found["prefill_ms"] == 200.0 and found["tokens_per_s"] > 0
+
+
+@pytest.mark.parametrize("server", ["localhost", "6379", ":6379", "localhost:redis"])
+def test_a_server_without_host_or_port_is_refused(server, capsys):
+    with pytest.raises(SystemExit):
+        _parser().parse_args(["tiers", "--kv-server", server])
+    assert "such as 127.0.0.1:6379" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 import pytest
 
 from bench.__main__ import _parser
+from bench.cluster.run import _read_costs
 from bench.cluster.simulate import LruCache, Simulation, SimulationConfig, make_routing, summed_memory
 from bench.cluster.workload import WORKLOADS, ClusterWorkloadConfig, chunk_tokens, questions
 from cluster.routing import RoutingConfig
@@ -80,3 +81,11 @@ def test_a_load_that_is_no_positive_number_is_refused(load, capsys):
 def test_an_impossible_skew_is_refused():
     with pytest.raises(ValueError, match=r"below 1, got 1\.5"):
         ClusterWorkloadConfig(skew=1.5)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"ms": 1}'])
+def test_a_file_without_costs_is_named(tmp_path, content):
+    path = tmp_path / "costs.json"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=r"costs\.json is not a cost model"):
+        _read_costs(path)
