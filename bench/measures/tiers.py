@@ -71,7 +71,8 @@ def _measure(work: Workload, number: int, arguments: Namespace) -> dict[str, dic
             cache.tree.clear(0)  # the memory tier
         results[tier] = _ask(work, number, {tier})
     if arguments.kv_server:
-        with _remote(work, *arguments.kv_server, arguments):
+        host, port = arguments.kv_server
+        with _remote(work, host, port, arguments):
             _fill_server(work, prompt.passage_ids)
         for link, bytes_per_s in LINKS.items():
             with ExitStack() as files:
