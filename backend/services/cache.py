@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from threading import Lock
 from time import monotonic
@@ -14,6 +14,7 @@ from backend.interface.cache import CachedPassage, CacheView, KVServerUsage
 from backend.runtime.loader import Runtime, RuntimeLoader
 from engine.cache.admin import CacheAdmin, EvictionResult, NodeInfo, TierInfo
 from engine.engine import Engine
+from store.types import Document
 
 MAX_MEMORY_FRACTION = 0.75  # of the machine's memory, for one tier
 MAX_TOKENIZING_S = 0.15
@@ -30,7 +31,7 @@ class ChunkOwners:
     def __init__(self) -> None:
         self._lock = Lock()
         self._fingerprints: list[str] = []  # of the loaded models
-        self._keys: dict[str, DocumentKeys] = {}  # by document id
+        self._keys: dict[Document, DocumentKeys] = {}  # by document as it is chunked, see `_chunked`
 
     def keys(
         self, runtime: Runtime, document_ids: Collection[str] | None = None, max_s: float = MAX_TOKENIZING_S
@@ -43,11 +44,11 @@ class ChunkOwners:
         with self._lock:
             earlier = self._keys if fingerprints == self._fingerprints else {}
             self._fingerprints = fingerprints
-            self._keys = {document.id: earlier.get(document.id, {}) for document in documents}
+            self._keys = {each: earlier.get(each, {}) for each in map(_chunked, documents)}
             for document in documents:
                 if document_ids is not None and document.id not in document_ids:
                     continue
-                keys = self._keys[document.id]
+                keys = self._keys[_chunked(document)]
                 is_complete = len(keys) >= document.num_chunks
                 if not is_complete and max_s > 0:
                     start = monotonic()
@@ -62,7 +63,7 @@ class ChunkOwners:
 
     def discard(self, document_id: str) -> None:
         with self._lock:
-            self._keys.pop(document_id, None)
+            self._keys = {document: keys for document, keys in self._keys.items() if document.id != document_id}
 
 
 @dataclass
@@ -112,6 +113,11 @@ class LocalCacheService:
             chunk = chunks.get(chunk_id)
             passages.append(CachedPassage(node, chunk, role if chunk else "other"))
         return tuple(passages), None not in all_keys.values()
+
+
+def _chunked(document: Document) -> Document:
+    """Return a document without what can change while its chunks stay: a library server may re-index it for others."""
+    return replace(document, name="", collections=())
 
 
 def kv_server_usage(runtime: Runtime) -> KVServerUsage | None:

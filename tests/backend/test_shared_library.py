@@ -14,6 +14,7 @@ from backend.runtime.settings import Settings, overrides
 from engine.request import Request
 from store.errors import LibraryUnavailable
 from store.feedback import RatedPassage, Rating
+from store.ingest.chunker import ChunkConfig
 from tests.backend.conftest import filled
 from tests.support.doubles import last
 from tests.support.library_server import CHUNKING, KEY, library_server
@@ -94,6 +95,22 @@ def test_without_knowing_what_was_deleted_what_is_left_is_compared(start, tmp_pa
         follower.follow(runtime)
         assert {node.chunk for node in runtime.tiers.tree.nodes.values()} == cached
         backend.close()
+
+
+def test_what_another_backend_has_re_indexed_is_shown_with_its_new_passages(shared, tmp_path, monkeypatch):
+    backend, library = shared
+    filled(backend, tmp_path)
+    (document,) = library.documents()
+    backend.library.list_with_usage()
+    monkeypatch.setattr(library, "_chunking", ChunkConfig(tokens=200, overlap=0))
+    list(library.reindex(document.id))
+    backend._follower.follow(backend.loader.runtime)
+    (chunk,) = library.chunks(document.id)
+    assert document.num_chunks > 1
+    backend.loader.runtime.engine.passages.warm(chunk.passage)
+    assert [(each.role, each.chunk) for each in backend.cache.snapshot().passages] == [("primary", chunk)]
+    (usage,) = backend.library.list_with_usage()
+    assert usage.bytes_by_tier and usage.bytes_by_tier["host"] > 0
 
 
 def test_deletions_are_followed_in_the_background(shared, tmp_path, monkeypatch):
