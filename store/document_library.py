@@ -330,12 +330,15 @@ class DocumentLibrary(Library):
         expected = self._catalog.segment_counts()
         unknown = self._vectors.segment_counts().keys() - {owner for owner, _ in expected.values()}
         lost = {owner.partition(".")[0] for owner in unknown} - expected.keys()
+        if not self._vectors.was_used_last:  # they may have been deleted meanwhile
+            lost.clear()
         if lost and self.notice:
             self.notice += f" In all, up to {len(lost)} {'document is' if len(lost) == 1 else 'documents are'} lost."
         elif lost:
             self.notice = self._catalog.restore(lost)
         for owner in unknown:  # of the lost and of the restored ones, whose chunks may be others
             self._vectors.delete(owner)
+        self._vectors.mark_used()
 
     def _fuse(self, nearest: list[tuple[str, float]], lexical: list[str], words_first: bool = False) -> list[Hit]:
         """Fuse (chunk id, cosine) and the lexical search's chunk ids into hits of existing chunks.

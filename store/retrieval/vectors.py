@@ -36,6 +36,7 @@ MAX_BATCH = 5000  # vectors; Chroma rejects more than 5461
 MAX_NORM_ERROR = 0.01  # of vectors of length 1; more is damage
 SERVER_TIMEOUT_S = 5.0
 COLLECTION_FILE = "vectors.collection"
+PLACE_FILE = "vectors.place"  # where the vectors were when all were last compared with the documents
 OPENING = "vectors.opening"  # counts openings that ended the process: while Chroma opens the folder, it exists
 MAX_FAILED_OPENINGS = 2  # a kill may be one
 log = logging.getLogger("kvscope")
@@ -132,6 +133,24 @@ class VectorIndex(ExactIndex):
 
     def __len__(self) -> int:
         return self._collection.count()
+
+    @property
+    def was_used_last(self) -> bool:
+        """Whether the vectors were here before, as far as is known, and not in the folder or on another server.
+
+        If not, documents may have been deleted meanwhile whose vectors are still here.
+        """
+        try:
+            return self._folder.with_name(PLACE_FILE).read_text(encoding="utf-8") == self._server
+        except (OSError, ValueError):
+            return True
+
+    def mark_used(self) -> None:
+        """Remember that the vectors are here now; those of documents that do not exist must be deleted before."""
+        file = self._folder.with_name(PLACE_FILE)
+        with self._writing("save the vectors"):
+            if not self.was_used_last or (self._server and not file.exists()):
+                write_atomic(file, self._server.encode())
 
     def clear(self) -> None:
         """Delete all vectors and the fingerprint."""

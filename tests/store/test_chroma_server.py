@@ -98,6 +98,20 @@ def test_a_server_that_hangs_is_given_up(open_library, file_of, chroma, monkeypa
     assert library.documents() == []
 
 
+def test_documents_that_were_deleted_while_the_vectors_were_elsewhere_are_not_lost(open_library, file_of, chroma):
+    library = open_library()
+    *_, birds = library.add(file_of("Herons nest in tall trees."), "a.txt")
+    *_, rocks = library.add(file_of("Granite cools slowly.", "b.txt"), "b.txt")
+    library = open_library(chroma=chroma.url)
+    list(library.embed_missing())
+    library.delete(birds.document.id)
+    library = open_library()
+    assert library.notice == "" and len(library._vectors) == 1
+    library.delete(rocks.document.id)
+    library = open_library(chroma=chroma.url)
+    assert library.notice == "" and len(library._vectors) == 0
+
+
 def test_libraries_do_not_touch_each_others_vectors(tmp_path, open_library, file_of, chroma):
     library = open_library(chroma=chroma.url, folder="one")
     list(library.add(file_of("Herons nest in tall trees."), "a.txt"))
