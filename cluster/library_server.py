@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any
@@ -150,14 +150,24 @@ def _open(settings: Settings) -> SharedLibrary:
 
 
 def _keep_complete(library: SharedLibrary, ended: Event) -> None:
-    """Compute the vectors that are missing; delete what a full disk or the Chroma server did not let be deleted."""
-    try:
-        with closing(library.embed_missing()) as steps:
-            for _ in steps:
-                if ended.is_set():
-                    return
-    except KVScopeError as error:
-        log.warning("vectors are still missing: %s", error)
-    while not ended.wait(CLEAN_S):
-        with suppress(KVScopeError):
+    """Compute the vectors that are missing; delete what a full disk or the Chroma server did not let be deleted.
+
+    What fails is tried again, until the end.
+    """
+    failure = ""  # the last one, which is logged once
+    while True:
+        try:
             library.purge()
+            with closing(library.embed_missing()) as steps:
+                for _ in steps:
+                    if ended.is_set():
+                        return
+            failure = ""
+        except KVScopeError as error:
+            if str(error) != failure:
+                log.warning("the library is not complete: %s", error)
+            failure = str(error)
+        except Exception:
+            log.exception("the library could not be completed")
+        if ended.wait(CLEAN_S):
+            return

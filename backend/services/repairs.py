@@ -3,13 +3,15 @@
 import logging
 from contextlib import closing, suppress
 from threading import Event, Thread
+from time import sleep
 
 from backend.runtime.loader import RuntimeLoader
 from backend.runtime.tasks import TaskRegistry
 from engine.errors import LoadingFailed, ModelNotReady
-from store.errors import KVScopeError, LibraryUnavailable
+from store.errors import KVScopeError, LibraryUnavailable, VectorsUnavailable
 from store.library import Library
 
+RETRY_S = 60.0
 log = logging.getLogger("kvscope")
 
 
@@ -25,7 +27,7 @@ class Repairs:
         """Compute the vectors that the library misses, if any, while questions are answered."""
         runtime = self._loader.runtime
         if runtime is not None and runtime.documents.documents_without_vectors():
-            Thread(target=self._embed_missing, args=[runtime.documents], name="vectors", daemon=True).start()
+            Thread(target=self._run, args=[runtime.documents], name="vectors", daemon=True).start()
 
     def notices(self) -> list[str]:
         """Return sentences for the user; empty if nothing was damaged."""
@@ -41,15 +43,27 @@ class Repairs:
             return list(filter(None, notices))
         return []
 
-    def _embed_missing(self, library: Library) -> None:
+    def _run(self, library: Library) -> None:
+        while not self._embed_missing(library):
+            sleep(RETRY_S)
+            runtime = self._loader.runtime
+            if runtime is None or runtime.documents is not library:
+                return
+
+    def _embed_missing(self, library: Library) -> bool:
+        """Compute vectors; return False if they could not be saved for now, because a Chroma server does not answer."""
         cancel = Event()
         try:
             with self._tasks.track(cancel), closing(library.embed_missing()) as steps:
                 for _ in steps:
                     with self._tasks.between_questions(cancel):
                         if cancel.is_set():
-                            return
+                            return True
+        except VectorsUnavailable as error:
+            log.warning("vectors are still missing: %s", error)
+            return False
         except KVScopeError as error:  # the next start continues
             log.warning("vectors are still missing: %s", error)
         except Exception:
             log.exception("missing vectors could not be computed")
+        return True

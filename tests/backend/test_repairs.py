@@ -7,6 +7,8 @@ from threading import Event
 
 from engine.request import Request
 from store.document_library import DocumentLibrary
+from store.errors import VectorsUnavailable
+from store.retrieval.vectors import VectorIndex
 from tests.backend.conftest import filled
 from tests.support.doubles import last
 from tests.support.fakes import WordEmbedder
@@ -67,6 +69,25 @@ def test_a_reload_does_not_end_the_computation(start, tmp_path, monkeypatch):
     may_continue.set()
     backend.loader.wait(60)
     wait_until(lambda: backend.status().ready and not backend.notices())
+
+
+def test_vectors_that_a_chroma_server_does_not_take_are_computed_again_later(start, tmp_path, monkeypatch):
+    backend = filled(start(), tmp_path)
+    vectors = backend.loader.settings.data / "library" / "vectors"
+    backend.close()
+    shutil.rmtree(vectors)
+    refused, add = Event(), VectorIndex.add
+
+    def add_later(self, *arguments):
+        if not refused.is_set():
+            refused.set()
+            raise VectorsUnavailable("Chroma does not answer.")
+        add(self, *arguments)
+
+    monkeypatch.setattr(VectorIndex, "add", add_later)
+    monkeypatch.setattr("backend.services.repairs.RETRY_S", 0.01)
+    backend = start()
+    wait_until(lambda: refused.is_set() and not backend.notices())
 
 
 def test_an_error_of_the_check_for_missing_vectors_is_no_error_of_loading(start, monkeypatch, caplog):
