@@ -10,7 +10,8 @@ from starlette.responses import JSONResponse
 
 from backend.interface.errors import user_message
 from engine.errors import AnswerServerFailed, LoadingFailed, ModelNotReady, QuestionTooLong
-from store.errors import ExportFailed, KVScopeError, StoreFull
+from store.errors import ExportFailed, KVScopeError, LibraryUnavailable, StoreFull
+from store.feedback import RatingsUnreadable
 
 RETRY_S = 5  # of a refusal whose end is not known
 
@@ -27,8 +28,10 @@ _STATUS: tuple[tuple[type[Exception], int, str | None], ...] = (  # the first ma
     (ModelNotReady, 503, "model_not_ready"),
     (LoadingFailed, 503, "loading_failed"),
     (StoreFull, 503, "store_full"),
+    (LibraryUnavailable, 503, "library_unavailable"),
     (AnswerServerFailed, 502, "answer_server_failed"),
     (ExportFailed, 500, "export_failed"),
+    (RatingsUnreadable, 500, "ratings_unreadable"),
     (KVScopeError, 400, None),
     (Exception, 500, None),
 )
@@ -83,7 +86,7 @@ def to_api_error(error: Exception) -> ApiError:
     if isinstance(error, HTTPException):
         return ApiError(error.status_code, f"{error.detail}.")
     status, code = next((status, code) for kind, status, code in _STATUS if isinstance(error, kind))
-    retry_s = RETRY_S if isinstance(error, ModelNotReady | TooManyQuestions) else 0
+    retry_s = RETRY_S if isinstance(error, ModelNotReady | LibraryUnavailable | TooManyQuestions) else 0
     return ApiError(status, user_message(error), code=code, retry_s=retry_s)
 
 

@@ -43,6 +43,7 @@ from server.page_picture import page_route
 from server.translations import translations
 from server.upload_guard import UploadGuard
 from store.audit import NO_LOG, AuditLog
+from store.errors import KVScopeError
 
 MAX_BODY_BYTES = 2**20  # a conversation of some hundred pages
 _ENDPOINTS = "/v1/chat/completions, /v1/models, /v1/docs, /v1/openapi.json, /healthz and /metrics"
@@ -77,7 +78,10 @@ def app_kwargs(
         if request.headers.get("sec-fetch-site") == "cross-site":
             return ApiError(403, "Open the Library page to export the ratings.").response()
         headers = {"Content-Disposition": "attachment; filename=kvscope-ratings.jsonl"}
-        return PlainTextResponse(backend.feedback.export(), headers=headers, media_type="application/jsonl")
+        try:
+            return PlainTextResponse(backend.feedback.export(), headers=headers, media_type="application/jsonl")
+        except KVScopeError as error:
+            return to_api_error(error).response()
 
     exporting = Lock()
 

@@ -148,7 +148,7 @@ class Feedback:
         except FileNotFoundError:
             return [], False
         except OSError as error:
-            raise RatingsUnreadable(f"{self._path} cannot be read ({error.strerror}).") from error
+            raise RatingsUnreadable(f"{FILE_NAME} cannot be read ({error.strerror}).") from error
         ratings = []
         for line in lines:
             try:

@@ -2,7 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from threading import Event
+from threading import Event, Semaphore
 from unittest.mock import Mock
 
 import httpx
@@ -16,9 +16,10 @@ from backend.interface.backend import Status
 from backend.interface.limits import MAX_QUESTIONS
 from engine.errors import LoadingFailed, QuestionTooLong
 from engine.request import ChatTurn, Request
+from server.page_picture import MAX_REQUESTS
 from server.routes import MAX_BODY_BYTES, app_kwargs
-from store.errors import ExportFailed
-from store.feedback import Rating
+from store.errors import ExportFailed, LibraryUnavailable
+from store.feedback import FILE_NAME, Feedback, Rating
 from store.types import Document
 from tests.server.conftest import until
 from tests.support.fake_backend.backend import METHODS, FakeBackend
@@ -163,6 +164,13 @@ def test_engine_errors_have_their_status_and_bugs_send_no_traceback(url, backend
         assert (refused.status_code, refused.json()["error"]["code"]) == (status, code)
         assert "Traceback" not in refused.text and "Retry-After" not in refused.headers
     assert caplog.records[-1].exc_info[0] is ZeroDivisionError
+
+
+def test_a_library_server_that_cannot_be_reached_is_no_fault_of_the_request(url, backend):
+    backend.error = LibraryUnavailable("The library does not answer.")
+    refused = post(url)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "library_unavailable")
+    assert int(refused.headers["Retry-After"]) > 0
 
 
 def test_during_loading_health_checks_and_requests_report_it(url, client, backend):
@@ -329,6 +337,14 @@ def test_ratings_are_downloaded_as_lines_but_not_by_another_site(url, backend):
     assert httpx.get(f"{url}ratings.jsonl", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
 
 
+def test_ratings_that_cannot_be_read_are_an_error_without_the_folder(url, backend, tmp_path):
+    backend.feedback = Feedback(tmp_path)
+    (tmp_path / FILE_NAME).mkdir()
+    response = httpx.get(f"{url}ratings.jsonl")
+    assert (response.status_code, response.json()["error"]["code"]) == (500, "ratings_unreadable")
+    assert FILE_NAME in response.text and str(tmp_path) not in response.text
+
+
 def test_the_page_is_compressed_for_clients_that_can_read_it(url):
     with httpx.stream("GET", url) as packed:
         size = sum(map(len, packed.iter_raw()))
@@ -353,6 +369,25 @@ def test_a_page_is_shown_as_a_picture(url, backend):
     ):
         assert httpx.get(f"{url}page.png", params=query | changed).status_code == status, changed
     assert httpx.get(f"{url}page.png", params=query, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+
+
+def test_pages_that_take_long_leave_the_other_threads_free(url, backend, monkeypatch):
+    started, may_end = Semaphore(0), Event()
+
+    def draw(chunk, page, quote):
+        started.release()
+        may_end.wait(20)
+
+    monkeypatch.setattr(backend, "page_picture", draw)
+    query = {"chunk": "1", "page": "1"}
+    with ThreadPoolExecutor(MAX_REQUESTS) as pool:
+        drawn = [pool.submit(httpx.get, f"{url}page.png", params=query, timeout=30) for _ in range(MAX_REQUESTS)]
+        assert all(started.acquire(timeout=20) for _ in drawn)
+        refused = httpx.get(f"{url}page.png", params=query)
+        assert refused.status_code == 429 and int(refused.headers["Retry-After"]) > 0
+        may_end.set()
+        assert {each.result().status_code for each in drawn} == {404}
+    assert httpx.get(f"{url}page.png", params=query).status_code == 404
 
 
 def test_the_library_is_exported_for_this_site_once_at_a_time(url, backend, monkeypatch):
