@@ -5,9 +5,10 @@ from contextlib import asynccontextmanager
 from typing import TextIO
 
 import anyio
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, AuthorizationContext
 from mcp.server.auth.provider import AccessToken
 from mcp.server.stdio import stdio_server
+from mcp.server.streamable_http import StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Receive, Scope, Send
 
@@ -18,6 +19,15 @@ from server.mcp.tools import Tools
 PATH = "/mcp"
 STDIO_CLIENT = "stdio"  # in the audit log
 MAX_SESSIONS = 1000  # of protocol versions that have them; each ends 30 minutes after its last request
+MAX_CLIENT_SESSIONS = 100  # of each client, so that one cannot have all
+
+
+class _SessionManager(StreamableHTTPSessionManager):
+    """Also limits the sessions of each client. Overrides a method that is not public: the library is pinned."""
+
+    def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
+        num_open = sum(owner == requestor for owner in self._session_owners.values())
+        return super()._admit_session(requestor) if num_open < MAX_CLIENT_SESSIONS else None
 
 
 class HttpEndpoint:
@@ -28,9 +38,7 @@ class HttpEndpoint:
 
     @asynccontextmanager
     async def lifespan(self, app: object) -> AsyncIterator[None]:
-        self._manager = StreamableHTTPSessionManager(
-            self._server, max_request_body_size=MAX_EVENT_BYTES, max_sessions=MAX_SESSIONS
-        )
+        self._manager = _SessionManager(self._server, max_request_body_size=MAX_EVENT_BYTES, max_sessions=MAX_SESSIONS)
         async with self._manager.run():
             yield
 

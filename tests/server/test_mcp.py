@@ -27,6 +27,7 @@ from engine.request import Quote, Request
 from engine.strategies import list_methods
 from server.bodies import MAX_EVENT_BYTES
 from server.mcp import tools as mcp_tools
+from server.mcp import transports
 from store.audit import ACTIONS, AuditLog
 from store.lock import FolderLock
 from tests.server.conftest import GUARDED, KEYS, LIMITS, serving
@@ -206,6 +207,22 @@ def test_a_session_is_its_clients_only(keyed):
     session = {"Mcp-Session-Id": post(KEYS[0], INITIALIZE).headers["Mcp-Session-Id"]}
     ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
     assert [post(key, ping, **session).status_code for key in KEYS] == [200, 404]
+
+
+def test_a_client_cannot_open_all_sessions(keyed, monkeypatch):
+    monkeypatch.setattr(transports, "MAX_CLIENT_SESSIONS", 10)
+
+    def initialize(key):
+        headers = ACCEPT | {"Authorization": f"Bearer {key}"}
+        return httpx.post(f"{keyed.url}mcp", json=INITIALIZE, headers=headers)
+
+    responses = [initialize(KEYS[0]) for _ in range(11)]
+    assert responses[-1].status_code == 503 and "Too many open sessions" in responses[-1].text
+    assert initialize(KEYS[1]).status_code == 200
+    opened = next(each.headers for each in responses if each.status_code == 200)
+    headers = ACCEPT | {"Authorization": f"Bearer {KEYS[0]}", "Mcp-Session-Id": opened["Mcp-Session-Id"]}
+    assert httpx.delete(f"{keyed.url}mcp", headers=headers).status_code == 200
+    assert initialize(KEYS[0]).status_code == 200
 
 
 @pytest.mark.parametrize("mode", MODES)
