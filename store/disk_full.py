@@ -37,4 +37,5 @@ def disk_full_as_store_full(action: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, StoreFull) or not is_disk_full(error):
             raise
-        raise StoreFull(f"The disk is full or read-only: cannot {action} ({error}).") from error
+        reason = (isinstance(error, OSError) and error.strerror) or error  # without the path: clients see it
+        raise StoreFull(f"The disk is full or read-only: cannot {action} ({reason}).") from error
