@@ -82,8 +82,7 @@ class DocumentLibrary(Library):
                 self._limits.check_documents(len({document_id, *documents, *self._claimed}))
             is_claimed = existing is None and self._claim(document_id)
         if not is_claimed:
-            reason = f"It is already in the library as {existing.name}." if existing else "It is already being added."
-            yield Progress("indexed", 1, 1, existing, reason, unchanged=existing is not None)
+            yield _unchanged(existing) if existing else Progress("indexed", 1, 1, None, "It is already being added.")
             return
         try:
             parsed = yield from isolated.parse_isolated(data, name, self._limits)
@@ -93,8 +92,13 @@ class DocumentLibrary(Library):
             document = Document(document_id, name, len(data), num_pages, 0, time.time(), warning)
             document = replace(document, parser_version=PARSER_VERSION, language=language_of(parsed.text))
             with self._lock:
-                self._purge_pending(document_id)
-                document = self._catalog.insert_pending(document)
+                existing = next((each for each in self._catalog.documents() if each.id == document_id), None)
+                if existing is None:
+                    self._purge_pending(document_id)
+                    document = self._catalog.insert_pending(document)
+            if existing is not None:  # a copy of it was restored meanwhile
+                yield _unchanged(existing)
+                return
             document = yield from self._index(document, document_id, parsed)
             if detect_format(data, name) == "pdf":
                 self._keep_original(document_id, data)
@@ -377,3 +381,8 @@ class DocumentLibrary(Library):
                 if owner.partition(".")[0] not in self._claimed - {document_id}:
                     self._vectors.delete(owner)
                     self._catalog.delete_pending(owner)
+
+
+def _unchanged(document: Document) -> Progress:
+    """Return the only step of adding a document that is in the library."""
+    return Progress("indexed", 1, 1, document, f"It is already in the library as {document.name}.", unchanged=True)

@@ -43,6 +43,19 @@ def test_the_restored_document_is_the_one_that_was_deleted(copied, open_library)
     assert open_library().notice == "" and document in open_library().documents()
 
 
+def test_a_copy_that_is_restored_while_its_file_is_added_is_the_document(copied, tmp_path):
+    library, copy, document, chunks, _ = copied
+    library.delete(document.id)
+    steps = library.add(tmp_path / "birds.pdf", "again.pdf")
+    assert next(steps).stage == "parsed"
+    library.restore(copy)
+    *_, last = steps
+    assert last.unchanged and last.document == document and "already in the library as birds.pdf" in last.warning
+    assert library.chunks(document.id) == chunks and not library._claimed
+    list(library.embed_missing())
+    assert not library.documents_without_vectors()
+
+
 def test_a_copy_has_no_other_document_and_no_settings(copied, tmp_path, open_library):
     _, copy, document, _, _ = copied
     other = open_library(folder="other/library")
