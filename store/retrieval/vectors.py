@@ -104,6 +104,7 @@ class VectorIndex(ExactIndex):
     def __init__(self, folder: Path, server: str = "") -> None:
         super().__init__()
         self._folder, self._server = folder, server
+        self._failed = defaultdict[str, list[str]](list)  # by owner: what Chroma may have logged, and apply later
         if server:
             with self._writing("open the vectors"):
                 self._open()
@@ -183,7 +184,11 @@ class VectorIndex(ExactIndex):
             for start in range(0, len(ids), MAX_BATCH):
                 batch = slice(start, start + MAX_BATCH)
                 metadatas: Any = [{"document": owner, "chunk": chunk} for chunk in chunk_ids[batch]]
-                self._collection.add(ids=ids[batch], embeddings=vectors[batch], metadatas=metadatas)
+                try:
+                    self._collection.add(ids=ids[batch], embeddings=vectors[batch], metadatas=metadatas)
+                except ChromaError:
+                    self._failed[owner] += ids[batch]
+                    raise
 
     def _save_again(self) -> None:
         """Save all vectors to a server that has lost them while it ran."""
@@ -201,6 +206,9 @@ class VectorIndex(ExactIndex):
     def delete(self, owner: str) -> None:
         with suppress(CollectionLost), self._writing("delete the vectors"):
             self._collection.delete(where={"document": owner})
+            if owner in self._failed:  # no filter finds them until they are applied
+                self._collection.delete(ids=self._failed[owner])
+        self._failed.pop(owner, None)
         super().delete(owner)
 
     def close(self) -> None:

@@ -1,10 +1,15 @@
 """The search finds the true nearest chunks, however similar their segments are."""
 
+from contextlib import closing
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
+from chromadb.errors import InternalError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from store.errors import StoreFull
 from store.retrieval.vectors import ExactIndex, VectorIndex
 
 
@@ -55,3 +60,17 @@ def test_one_segment_among_hundreds_of_duplicates_is_found_also_after_a_restart(
     reopened.delete("form")
     assert reopened.search(unique, 1, ["form"]) == []
     reopened.close()
+
+
+def test_vectors_that_chroma_could_not_apply_are_deleted_by_their_ids(tmp_path):
+    # On a full disk Chroma logs them and fails; it applies them later, so that deleting by a filter misses them.
+    with closing(VectorIndex(tmp_path / "vectors")) as index:
+        collection = index._collection = Mock(wraps=index._collection)
+        collection.add.side_effect = InternalError("Error in compaction: database or disk is full")
+        with pytest.raises(StoreFull):
+            index.add("a", ["a-0", "a-0"], np.eye(2, dtype=np.float32))
+        index.delete("a")
+        index.delete("a")
+    assert [each.kwargs for each in collection.delete.call_args_list if "ids" in each.kwargs] == [
+        {"ids": ["a-0-0", "a-0-1"]}
+    ]
