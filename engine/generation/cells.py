@@ -41,6 +41,9 @@ def likely_cells(
     stems = content_stems(f"{question} {relative_year(prepared.standalone_question)}")
     headers = [header for _, header, _ in cells]
     requested, named = requested_header(question, headers), named_header(question, headers)
+    complete = [header for header in headers[1:] if (words := content_stems(header)) and words <= stems]
+    if named is None and len(complete) == 1:  # the only column that the question names
+        named = complete[0]
     cosines = ranker.cosines(question, [cell for *_, cell in cells])
     is_about_money = bool(MONEY.search(question))
     judged = []

@@ -5,7 +5,9 @@ of a row, (header, value), as store.markdown.parse_row returns them.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
+from itertools import chain
 
 from engine.generation.overlap import content_stems, content_words, stem
 from engine.prompt.followups import YEAR
@@ -19,12 +21,14 @@ RANGE = re.compile(
 )
 MAXIMUM = re.compile(
     rf"\b(?:up to|under|below|less than|at most|no more than|not more than|max(?:imum|imal|\.)?(?: of)?|bis(?: zu)?"
-    rf"|unter|weniger als|h\u00f6chstens) {AMOUNT}",
+    rf"|unter|weniger als|h\u00f6chstens) {AMOUNT}"
+    rf"|{AMOUNT} (?:and|or|und|oder) (?:under|below|younger|less|fewer|j\u00fcnger|weniger|darunter)\b",
     re.I,
 )
 MINIMUM = re.compile(
     rf"\b(?:from(?: the age of)?|over|above|more than|at least|minimum(?: of)?|older than|ab|\u00fcber|mehr als"
-    rf"|mindestens) {AMOUNT}",
+    rf"|mindestens) {AMOUNT}"
+    rf"|{AMOUNT} (?:and|or|und|oder) (?:above|over|older|more|upwards?|\u00e4lter|mehr|dar\u00fcber)\b",
     re.I,
 )
 TOTAL = re.compile(r"(?:total|sum|all|overall|average|mean|gesamt|summe|insgesamt|durchschnitt|mittel)\b", re.I)
@@ -33,6 +37,15 @@ NEGATION = re.compile(
     r"\b(?:not|no(?:ne|body|thing)?|never|cannot|excluded|prohibited|forbidden|refused|declined|closed|non-\w+)\b"
     r"|n['\u2019]t\b|\b(?:nicht|nein|kein\w*|nie|niemand|verboten|untersagt|ausgeschlossen|geschlossen)\b",
     re.I,
+)
+EXCLUDED = re.compile(r"\b(?:not|nicht) (?:the |those |die )?\w+", re.I)
+FREE_OF_CHARGE = re.compile(
+    r"\b(?:free|(?:no|without|at no) (?:charge|cost|fee)|costs? nothing|kostenlos\w*|gratis|umsonst|kostenfrei\w*)\b"
+    r"|n['\u2019]t cost\b|\bnot cost\b|\bkoste\w* nichts\b",
+    re.I,
+)
+FREE = re.compile(
+    r"free(?: of charge)?|no charge|kostenlos|kostenfrei|gratis|[\u20ac\u00a3$] ?0(?:[.,]00)?|0(?:[.,]00)? \u20ac", re.I
 )
 YES = re.compile(r"(?:yes|ja|x|\u2713|\u2714)\b.*|[x\u2713\u2714]", re.I)
 YES_OR_NO = re.compile(rf"{YES.pattern}|(?:no|nein)\b.*|[-\u2013\u2014]|", re.I)
@@ -57,9 +70,9 @@ def limits(text: str) -> tuple[float, float] | None:
         low, high = map(read_number, filter(None, match.groups()))
         return (low, high) if low < high else None
     if match := MAXIMUM.search(text):
-        return float("-inf"), read_number(match[1])
+        return float("-inf"), read_number(match[1] or match[2])
     if match := MINIMUM.search(text):
-        return read_number(match[1]), float("inf")
+        return read_number(match[1] or match[2]), float("inf")
     return None
 
 
@@ -95,6 +108,25 @@ def listed_rows(question: str, rows: Sequence[Cells]) -> list[int]:
     if content_stems(question) & content_stems(label):
         return [index for index, row in enumerate(rows) if row and not TOTAL.match(row[0][1])]
     return []
+
+
+def filtered_rows(question: str, rows: Sequence[Cells]) -> list[int]:
+    """Return the rows that have the values which a question names, in all columns of which it names one.
+
+    A value that all rows have says nothing, nor does one that follows 'not', or a number without its header. A question
+    about what is free names the values that say so.
+    """
+    stems = content_stems(EXCLUDED.sub("", question))
+    named = defaultdict[str, set[str]](set)
+    for header, value in set(chain.from_iterable(rows)):
+        words = content_stems(value)
+        is_clear = any(map(str.isalpha, value)) or content_stems(header) & stems
+        if (words and words <= stems and is_clear) or (FREE_OF_CHARGE.search(question) and FREE.fullmatch(value)):
+            named[header].add(value)
+    found = [
+        i for i, row in enumerate(rows) if all(dict(row).get(name, "") in values for name, values in named.items())
+    ]
+    return found if named and len(found) < len(rows) else []
 
 
 def said_rows(question: str, rows: Sequence[Cells], is_strict: bool = False) -> list[int]:

@@ -2,15 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-from engine.generation.lists import MIN_LIST_ITEMS
-from engine.generation.overlap import content_stems, content_words, stem
+from engine.generation.overlap import content_stems
 from engine.generation.quotes import CELL
 from engine.generation.ranking import UnitRanker
 from engine.generation.superlatives import ASKS_WHICH, SUPERLATIVE, Extreme, extreme_cell
-from engine.generation.table_questions import Cells, listed_rows, numbers, requested_header, said_rows
+from engine.generation.table_questions import Cells, filtered_rows, listed_rows, numbers, requested_header, said_rows
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.units import Unit
-from engine.text import split_words
 from store.markdown import parse_row
 
 
@@ -26,11 +24,9 @@ class Tables:
         return parse_row(self._ranker.text(unit)) or []
 
     def matching_rows(self, row: Unit) -> list[Unit]:
-        """Return the rows that have the same value, which the question names, as a row; none if there is one."""
-        stems = set(map(stem, split_words(self._prepared.standalone_question)))
-        named = {cell for cell in self.row(row) if (words := content_words(cell[1])) and set(map(stem, words)) <= stems}
-        rows = [unit for unit in self._ranker.units if named & set(self.row(unit))]
-        return rows if len(rows) >= MIN_LIST_ITEMS else []
+        """Return the rows of the table of a row that have the values which the question names; often none."""
+        units = self._rows_with(row)
+        return [units[index] for index in filtered_rows(self._prepared.standalone_question, list(map(self.row, units)))]
 
     def listed_rows(self, row: Unit) -> list[Unit]:
         """Return the rows of the table of a row that a question asks to list."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from engine.generation.overlap import content_stems, stem
 from engine.generation.table_questions import NEGATION, YES, YES_OR_NO, Cells, limits, numbers
 from engine.prompt.followups import YEAR
-from engine.prompt.question_kind import FILLER, GERMAN_AUXILIARY
+from engine.prompt.question_kind import FILLER, GERMAN_AUXILIARY, VERB_FIRST
 from engine.text import split_sentences, split_words
 from store.markdown import parse_row
 
@@ -24,7 +24,7 @@ YES_WORD = re.compile(r"\b(?:yes|ja)\b", re.I)
 CLAUSE_END = re.compile(r";|,(?= (?:but|however|while|whereas|aber|jedoch|w\u00e4hrend)\b)", re.I)
 MIN_SHARED = 2  # words of the question in the clause that decides
 MAX_EXCEPTION_WORDS = 5  # after 'only', that say what is allowed
-GERMAN_QUESTION = re.compile(rf"(?:[^,?]{{3,60}}, )?(?:{GERMAN_AUXILIARY})\b", re.I)
+GERMAN_QUESTION = re.compile(rf"(?:[^,?]{{3,60}}, )?(?:{GERMAN_AUXILIARY}|{VERB_FIRST})\b", re.I)
 
 
 def verdict(question: str, quotes: Sequence[str]) -> str:

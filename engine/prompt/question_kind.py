@@ -49,7 +49,15 @@ SMALL_TALK = re.compile(rf"(?:{GREETING})? ?(?:{ABOUT_THE_APPLICATION})?", re.I)
 GERMAN_AUXILIARY = (
     r"ist|sind|war|waren|darf|d\u00fcrfen|kann|k\u00f6nnen|muss|m\u00fcssen|soll|hat|haben|gibt|gilt|wird|werden|bin"
 )
+PLURAL_VERB = (
+    r"(?:(?:never|always|also|only|still) )?(?:are|were|do|don.?t|did|have|can|may|must|will|in|mean|need|cost"
+    r"|include|cover|count|apply|contain|come|get|go|require|take|belong|qualify|offer|use|allow|show|give|make|run"
+    r"|start|end|work|remain)"
+)
 AUXILIARY = rf"is|are|was|were|do|does|did|can|could|may|must|should|will|would|has|have|had|am|{GERMAN_AUXILIARY}"
+VERB_FIRST = (  # in German: 'Brauche ich ...?', 'Kostet der ...?'
+    r"\w{2,}en? (?:ich|wir|man|sie)|\w{2,}t (?:man|es|er|sie|sich|der|die|das|mein\w*|unser\w*)"
+)
 PATTERNS = {  # the first that matches decides
     QuestionKind.SUMMARY: _any(
         r"\bsummar|\bsum up\b|\boverview\b|\bgist\b|\b(?:main|key) (?:points|ideas|message|takeaways)|\btl;?dr\b",
@@ -81,7 +89,8 @@ PATTERNS = {  # the first that matches decides
         r"^(?:list|name|enumerate|nenne?n?|aufz\u00e4hl)\b|\b(?:list|name) (?:all|every|the)",
         r"\bwhat \w+s (?:are|were|do|does|did|can|may|must)\b",
         r"\bwhat (?:are|were) (?:all )?(?:the|its|their|our)? ?(?:\w+ )*\w+s\b",
-        r"(?<!between )\bwhich (?:\w+ ){0,2}\w+s (?:are|were|do|does|did|have|has|can|may|must|will|in)\b",
+        rf"(?<!between )\bwhich (?:of (?:the|these|those|my|our|your|its) )?(?:[\w-]+ ){{0,2}}\w+s {PLURAL_VERB}\b",
+        r"\bwhat (?:other )?(?:kinds|types|sorts) of\b|\bwas f\u00fcr \w+(?:en|er|e|n|s)\b",
         r"\bin (?:which|what) (?:\w+ )?(?:situations|cases|places|countries)",
         r"\bwhat (?:isn.?t|is not|is|are|aren.?t|are not) (?:not )?(?:covered|included|excluded|allowed)\b",
         r"\bwhat (?:things|items|documents|topics|points)\b|\bwhat (?:did|does|do|must|has|have) .+ (?:have )?to \w+\b",
@@ -90,12 +99,12 @@ PATTERNS = {  # the first that matches decides
         r"\b(?:an|in|auf|bei|zu) welchen \w+n\b",
         r"^(?:the )?(?:top|main|key|biggest|major) (?:\w+ )?\w+s\b(?!.*\b(?:is|are|was|were|did|does?|has|have)\b)"
         r"|\bwho (?:all|makes? up|sits on|are (?:the|our|its))\b"
-        r"|^wer (?:\w+ )+alles\b|^wer geh\u00f6rt (?:alles )?z|^wer sitzt im\b",
+        r"|^wer (?:\w+ )+alles\b|^wer geh\u00f6rt (?:alles )?z|^wer sitzt (?:\w+ ){0,2}im\b",
         r"\bz\u00e4hl\w* .* auf\b|\bnenn\w* (?:mir )?(?:alle|die)",
     ),
     QuestionKind.YES_NO: re.compile(
-        rf"^(?:[^,?]{{3,60}}, )?(?!was (?:steht|{GERMAN_AUXILIARY})\b|was\b.*{FUNCTION_WORD.pattern})(?:{AUXILIARY})\b"
-        r"(?!.* (?:or|oder) )",
+        rf"(?:^|[.!] )(?:[^,?.!]{{3,60}}, )?(?:(?!was (?:steht|{GERMAN_AUXILIARY})\b|was\b.*{FUNCTION_WORD.pattern})"
+        rf"(?:{AUXILIARY})|{VERB_FIRST})\b(?!.* (?:or|oder) )",
         re.I,
     ),
 }

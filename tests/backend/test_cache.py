@@ -10,7 +10,7 @@ from backend.services.cache import ChunkOwners, LocalCacheService
 from engine.cache.admin import CacheAdmin
 from engine.errors import PassageInUse
 from engine.request import Request
-from store.types import Chunk
+from store.types import Chunk, Document
 from tests.support import tiny
 from tests.support.doubles import TEXTS, FixedFinder, last, make_engine
 
@@ -24,7 +24,7 @@ class Library:
         self.texts = {name: TEXTS[name] for name in names}
 
     def documents(self):
-        return [SimpleNamespace(id=name, num_chunks=1) for name in self.texts]
+        return [Document(name, f"{name}.txt", 1, None, 1, 0.0) for name in self.texts]
 
     def chunks(self, document_id):
         text = self.texts[document_id]

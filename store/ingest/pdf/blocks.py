@@ -17,6 +17,7 @@ MARKER = re.compile(r"(?:[-\u2013\u2014*]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)]
 DASH = re.compile(r"[-\u2013\u2014*]\s")
 CLAUSE = re.compile(r"(?:\d{1,2}(?:\.\d{1,2})+\.?|\u00a7+\s?\d+\w?|\[\d+\]|\(\d+\))\s+(?=\S)")  # starts a paragraph
 NUMBERED = re.compile(r"(?:\u00a7\s?)?(\d{1,2}(?:\.\d{1,2})*)\.?\s+(?=\S)")  # a heading, if it is bold or large
+PLAIN_NUMBER = re.compile(r"(\d{1,2})\s+(?=[^\W\d_])(?![a-z])")  # of a list item, if others follow
 SENTENCE_END = re.compile(r"[.!?:;\u3002\uff01\uff1f][\"'\u201d\u201c\u2019)\]]*$")
 AMOUNT = re.compile(r"\d[.,]\d\d\b")
 MAX_LEADING = 1.35  # distance of baselines inside a paragraph, relative to the usual
@@ -29,6 +30,7 @@ MIN_HEADING_SIZE = 1.14  # relative to the text
 MAX_HEADING_CHARS = 150
 MAX_BOLD_HEADING_CHARS = 100  # in the size of the text; more is a bold paragraph
 MAX_HEADING_LINES = 3
+MIN_NUMBERED = 3  # lines that begin with 1, 2, 3 without a dot: a list
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,7 @@ def _text_blocks(lines: list[_Line], style: Style) -> list[Block]:
     if not lines:
         return []
     _set_right(lines, style)
+    _mark_plain_numbers(lines)
     groups: list[list[_Line]] = []
     texts: list[str] = []
     for line in lines:
@@ -172,6 +175,21 @@ def _set_right(lines: Sequence[_Line], style: Style) -> None:
         for line in part:
             line.right = end if is_wide else right
         start = index
+
+
+def _mark_plain_numbers(lines: Sequence[_Line]) -> None:
+    """Set the markers of list items whose numbers have no dot: lines with the same start that count from 1."""
+    items: list[_Line] = []
+    for line in lines:
+        number = PLAIN_NUMBER.match(line.text)
+        if number is None or line.is_spaced:
+            continue
+        if number[1] == "1":
+            items = [line]
+        elif items and int(number[1]) == len(items) + 1 and abs(line.x0 - items[0].x0) < INDENT * line.size:
+            items.append(line)
+            for position, item in enumerate(items if len(items) >= MIN_NUMBERED else (), start=1):
+                item.marker = str(position)
 
 
 def _is_close(line: _Line, following: _Line, style: Style) -> bool:
@@ -252,4 +270,6 @@ def _is_heading(text: str, group: Sequence[_Line], style: Style) -> bool:
 def _item_text(text: str, marker: str) -> str:
     """Return a list item's text after '- ', or after its number or letter."""
     rest = text[len(marker) :].lstrip(" " + BREAK)
+    if marker.isdecimal():
+        return f"{marker}. {rest}"
     return f"{marker} {rest}" if any(character.isalnum() for character in marker.strip("o")) else f"- {rest}"

@@ -12,21 +12,14 @@ from store.ingest.pdf.columns import reading_order
 from store.ingest.pdf.lines import glue, make_segment
 from store.ingest.pdf.page import Word, clean, join_chars
 from tests.support.files import drawn_pdf
+from tests.support.pdf_text import BODY, MORE, joined, read, text
 
-BODY = "Tenants pay the rent in advance and in full\nunless another agreement has been made with\nthem in writing."
-MORE = "Landlords return the deposit within a period\nof three months after they have got the keys\nof the flat back."
 FEES = [["Plan", "Users", "Price"], ["Basic", "5", "10.00"], ["Team", "20", "25.50"], ["Group", "300", "99.00"]]
 FEE_ROWS = (
     "| Plan: Basic | Users: 5 | Price: 10.00 |\n"
     "| Plan: Team | Users: 20 | Price: 25.50 |\n"
     "| Plan: Group | Users: 300 | Price: 99.00 |"
 )
-
-
-def text(x, y, lines, size=10, bold=False):
-    """Draw lines from `y` points below the top of the page."""
-    shown = " ".join(f"({line}) Tj T*" for line in lines.replace("(", r"\(").replace(")", r"\)").split("\n"))
-    return f"BT /F{2 if bold else 1} {size} Tf {1.2 * size} TL 1 0 0 1 {x} {792 - y} Tm {shown} ET "
 
 
 def cells(rows, y=100, xs=(72, 200, 300, 400, 500), step=20):
@@ -42,14 +35,6 @@ def rules(xs, ys):
     """Draw the lines of a grid."""
     lines = [(xs[0], y, xs[-1], y) for y in ys] + [(x, ys[0], x, ys[-1]) for x in xs]
     return "".join(f"{x0} {792 - y0} m {x1} {792 - y1} l S " for x0, y0, x1, y1 in lines)
-
-
-def read(*pages, **options):
-    return parse(drawn_pdf(*pages, **options), "a.pdf").text
-
-
-def joined(lines):
-    return lines.replace("\n", " ")
 
 
 def test_lines_of_a_paragraph_are_joined_and_paragraphs_separated():
@@ -140,23 +125,6 @@ def test_a_bold_paragraph_is_no_heading():
     loud = MORE.replace(".", "!")
     page = text(72, 100, BODY) + text(72, 160, loud, bold=True) + text(72, 220, MORE)
     assert read(page) == f"{joined(BODY)}\n\n{joined(loud)}\n\n{joined(MORE)}"
-
-
-def test_list_items_have_a_line_each():
-    items = "\u2022 first\n\u2022 second item, which is so long that it goes on in the"
-    page = text(72, 100, BODY) + text(72, 150, items) + text(80, 174, "next line") + text(90, 186, "- nested")
-    assert read(page + text(72, 198, "1. one\na) two")).split("\n\n")[1] == (
-        "- first\n- second item, which is so long that it goes on in the next line\n  - nested\n1. one\na) two"
-    )
-
-
-def test_bullets_that_are_drawn_make_list_items():
-    bullets = "".join(f"64 {694 - y} 4 4 re f " for y in (0, 12))
-    assert read(text(72, 100, "first\nsecond") + bullets) == "- first\n- second"
-
-
-def test_a_number_at_a_line_start_is_no_list_item():
-    assert "section 3. It" in read(text(72, 100, "Whatever tenants have to do is said in section\n3. It is short."))
 
 
 def test_columns_are_read_one_by_one_between_what_spans_them():
