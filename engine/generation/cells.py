@@ -41,11 +41,11 @@ def likely_cells(
     stems = content_stems(f"{question} {relative_year(prepared.standalone_question)}")
     headers = [header for _, header, _ in cells]
     requested, named = requested_header(question, headers), named_header(question, headers)
+    is_about_money = bool(MONEY.search(question))
     complete = [header for header in headers[1:] if (words := content_stems(header)) and words <= stems]
-    if named is None and len(complete) == 1:  # the only column that the question names
+    if named is None and len(complete) == 1 and not is_about_money:  # the only column that the question names
         named = complete[0]
     cosines = ranker.cosines(question, [cell for *_, cell in cells])
-    is_about_money = bool(MONEY.search(question))
     judged = []
     for (span, header, cell), cosine in zip(cells, cosines, strict=True):
         in_header = len(stems & content_stems(header)) + (header == requested)

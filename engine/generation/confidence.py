@@ -16,6 +16,7 @@ from engine.prompt.question_kind import QuestionKind
 # all sets of `bench documents` but those held out.
 RIGHT_WEIGHTS, RIGHT_BIAS = (0.26, 0.41, 1.92, -0.26, 0.37), -2.33
 ANSWERABLE_WEIGHTS, ANSWERABLE_BIAS = (0.21, 2.11, 0.63, -0.38, 0.0), 0.21
+BLOCK_BIAS = 0.9  # an answer of more than the best quote is more often right
 MAX_MARGIN = 8.0
 MIN_ANSWERABLE = 0.7  # below it, the passages do not answer
 MIN_BLOCK_ANSWERABLE = 0.5  # the same for an answer of more than the best quote
@@ -35,8 +36,10 @@ class Confidence:
         return kind is QuestionKind.SUMMARY or self.answerable >= least
 
 
-def quote_confidence(question: str, ranked: Sequence[RankedUnit], ranker: UnitRanker, scores: SpanScores) -> Confidence:
-    """Return the confidence in the first of some ranked quotes, at least one."""
+def quote_confidence(
+    kind: QuestionKind, question: str, ranked: Sequence[RankedUnit], ranker: UnitRanker, scores: SpanScores
+) -> Confidence:
+    """Return the confidence in the first of some ranked quotes, at least one, or in what is around it."""
     best, *others = ranked
     unit, stems = best.unit, content_stems(question)
     about = f"{ranker.contexts[unit.passage]} {ranker.headings[unit]} {ranker.text(unit)}"
@@ -51,4 +54,5 @@ def quote_confidence(question: str, ranked: Sequence[RankedUnit], ranker: UnitRa
     def probability(weights: Sequence[float], bias: float) -> float:
         return 1 / (1 + math.exp(-bias - sum(map(mul, weights, features))))
 
-    return Confidence(probability(RIGHT_WEIGHTS, RIGHT_BIAS), probability(ANSWERABLE_WEIGHTS, ANSWERABLE_BIAS))
+    bias = RIGHT_BIAS + BLOCK_BIAS * (kind in (*BLOCK_KINDS, QuestionKind.SUMMARY))
+    return Confidence(probability(RIGHT_WEIGHTS, bias), probability(ANSWERABLE_WEIGHTS, ANSWERABLE_BIAS))

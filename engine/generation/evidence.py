@@ -7,6 +7,7 @@ embeddings that question and passage share, and the blocks of the text (store.ma
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -57,6 +58,7 @@ MAX_CANDIDATES = 6  # of all units, which the main model scores
 MODEL_WEIGHT = 0.4  # nats of a span's score per nat of the main model's log-likelihood
 MIN_HIGHLIGHT_SHARE = 0.7  # probability of the best span of a sentence, or cell of a row, to be highlighted in it
 MIN_CELL_SHARE = 0.95  # probability of the best cell of a table row; below it, the answer is the whole row
+MAX_TOPIC_UNITS, MIN_TOPIC_UNITS = 4, 3  # of the best quotes, so many below one heading make it a summary's topic
 LIST_WEIGHT = 1.0  # nats for a list, compared with a table row or sentence; chosen on the same questions
 FINDERS = (find_section, find_titled_section, find_answered_question)  # of text that answers as a whole
 TABLE_CONFIDENCE = 0.7  # at least, of what all rows of a table say in the column that the question names; not fitted
@@ -108,7 +110,7 @@ class Evidence:
         if changes or self._section.units:
             return changes or self._quotes(self._section.units)
         if self.kind is QuestionKind.SUMMARY:
-            return self._quotes(summary_units(self._prepared, self._ranker.units))
+            return self._quotes(self._topic() or summary_units(self._prepared, self._ranker.units))
         if self.kind is QuestionKind.COMPARISON:
             return self._comparison()
         if self._parts:
@@ -230,7 +232,10 @@ class Evidence:
             return Confidence(1.0 if self._prepared.changes else self._section.confidence, 1.0)
         if self._parts:
             answered = [part for part in self._parts if part.ranked]
-            found = [quote_confidence(each.question, each.ranked, self._ranker, each.scores) for each in answered]
+            found = [
+                quote_confidence(QuestionKind.FACT, each.question, each.ranked, self._ranker, each.scores)
+                for each in answered
+            ]
             sums = sum(each.right for each in found), sum(each.answerable for each in found)
             return Confidence(*(total / len(self._parts) for total in sums))
         least = TABLE_CONFIDENCE if self._said or (self._extreme and self._extreme[1]) else 0.0
@@ -238,7 +243,8 @@ class Evidence:
         has_form = expected is None or any(map(expected.cell.search, self._prepared.texts))
         if not has_form or not self._ranked:
             return Confidence(0.0, 0.0)
-        best = quote_confidence(self._prepared.standalone_question, self._ranked, self._ranker, self.scores)
+        question = self._prepared.standalone_question
+        best = quote_confidence(self.kind, question, self._ranked, self._ranker, self.scores)
         return Confidence(max(least, best.right), max(least, best.answerable))
 
     @cached_property
@@ -314,16 +320,27 @@ class Evidence:
         likely = self.scores.likely_between(unit.passage, unit.start, unit.end)
         return [(log_probability(span.probability / mass), span) for span in likely]
 
+    def _topic(self) -> list[Unit]:
+        """Return what is below the heading of most of the best quotes, for a summary of one section; often none."""
+        headings = [self._ranker.headings[each.unit] for each in self._ranked[:MAX_TOPIC_UNITS]]
+        heading, count = Counter(headings).most_common(1)[0] if headings else ("", 0)
+        if not heading or count < MIN_TOPIC_UNITS:
+            return []
+        below = (unit for unit in self._ranker.units if self._ranker.headings[unit] == heading)
+        return [unit for unit in below if unit.block.kind != "heading"][:MAX_SECTION_UNITS]
+
     def _list(self) -> list[Quote]:
         """Return the list or rows that a question asks for; rows of the best quote's table before others."""
         best, others = self._likely[:1], self._likely[1:]
+        enumerations = [unit for unit in self._likely[:MAX_RESCORED_UNITS] if self._enumerates(unit)]
         attempts = chain(
             (self._quotes(self._tables.matching_rows(unit)) for unit in best),
             iter([self._best_list()]),
             (self._quotes(self._tables.listed_rows(unit)) for unit in best),
+            iter([self._announced(), self._quotes(enumerations[:1])]),
             (self._quotes(self._tables.matching_rows(unit) or self._tables.listed_rows(unit)) for unit in others),
         )
-        return next(filter(None, attempts), self._announced() or self.closest()[:1])
+        return next(filter(None, attempts), self.closest()[:1])
 
     def _announced(self) -> list[Quote]:
         """Return the list below the best quote, if that ends with a colon; it with its table, if it is a caption."""
@@ -337,7 +354,7 @@ class Evidence:
     def _best_list(self) -> list[Quote]:
         """Return the list, or the paragraph with a procedure, that most likely answers; none if something else does."""
         lists = judged_lists(self.kind, self._prepared, self._ranker, self.scores)
-        others = [each.score for each in self._ranked[:1] if self._may_replace_list(each.unit)]
+        others = [each.score for each in self._ranked[:MAX_RESCORED_UNITS] if self._may_replace_list(each.unit)]
         if not lists or max(others, default=-math.inf) > max(score for score, *_ in lists) + LIST_WEIGHT:
             return []
         _, passage, block = max(lists, key=itemgetter(0))
@@ -345,8 +362,10 @@ class Evidence:
 
     def _may_replace_list(self, unit: Unit) -> bool:
         """Return whether a unit can answer instead of a list: a table row, or a sentence that enumerates."""
-        is_sentence = self.kind is QuestionKind.LIST and unit.block.kind == "paragraph"
-        return unit.block.kind == "table" or (is_sentence and bool(ENUMERATION.search(self._ranker.text(unit))))
+        return unit.block.kind == "table" or (self.kind is QuestionKind.LIST and self._enumerates(unit))
+
+    def _enumerates(self, unit: Unit) -> bool:
+        return unit.block.kind == "paragraph" and bool(ENUMERATION.search(self._ranker.text(unit)))
 
     def _comparison(self) -> list[Quote]:
         """Return the best quote and its counterpart in another document, or the next best of the same."""

@@ -35,7 +35,7 @@ TOTAL = re.compile(r"(?:total|sum|all|overall|average|mean|gesamt|summe|insgesam
 REQUESTED = re.compile(r"\b(?:which|what|welche[rsnm]?)\s+([^\W\d_]+)", re.I)
 NEGATION = re.compile(
     r"\b(?:not|no(?:ne|body|thing)?|never|cannot|excluded|prohibited|forbidden|refused|declined|closed|non-\w+)\b"
-    r"|n['\u2019]t\b|\b(?:nicht|nein|kein\w*|nie|niemand|verboten|untersagt|ausgeschlossen|geschlossen)\b",
+    r"|n['\u2019]t\b|\b(?:nichts?|nein|kein\w*|nie|niemand|verboten|untersagt|ausgeschlossen|geschlossen)\b",
     re.I,
 )
 EXCLUDED = re.compile(r"\b(?:not|nicht) (?:the |those |die )?\w+", re.I)

@@ -60,12 +60,19 @@ def _row_says_no(question: str, row: Cells) -> bool | None:
 def _text_says_no(question: str, answer: str) -> bool | None:
     """Return whether a text means no; None if it depends on a consent.
 
-    Of several sentences the one that shares most words with the question decides, and of its clauses, if only some
-    are negative, the one that shares more than the others. A number or year of the question outside the limit means
-    no, and so does 'only' before something that the question does not name.
+    Of several sentences the one that shares most words with the question decides, or of equal ones that with the last
+    word of the question, which mostly says what is asked; and of its clauses, if only some are negative, the one that
+    shares more than the others. A number or year of the question outside the limit means no, and so does 'only' before
+    something that the question does not name.
     """
     stems = content_stems(question)
-    clause = max(split_sentences(answer) or [""], key=lambda each: len(stems & content_stems(each)))
+    places = {stem(word): place for place, word in enumerate(split_words(question))}
+
+    def relevance(sentence: str) -> tuple[int, int]:
+        shared = stems & content_stems(sentence)
+        return len(shared), max((places[each] for each in shared), default=0)
+
+    clause = max(split_sentences(answer) or [""], key=relevance)
     has_both = bool(YES_WORD.search(clause) and NEGATION.search(clause))  # 'one kind yes, another is not allowed'
     parts = CLAUSE_END.split(clause)
     shared = [len(stems & content_stems(part)) for part in parts]

@@ -55,9 +55,10 @@ def test_the_likely_cell_of_the_best_row_answers_whatever_the_model_says():
 
 def test_a_cell_is_chosen_by_its_header_and_never_if_the_question_repeats_it():
     row = "| Hotel: London | Limit per night: 190 | Limit at fairs: 250 |"
-    at_fairs = chosen(evidence("What is the limit in London at fairs?", Scorer("190", "250"), row))
+    for header, cell in (("per night", "190"), ("at fairs", "250")):  # all of the header is in the question
+        assert chosen(evidence(f"What is the limit in London {header}?", Scorer("190", "250"), row)).text == cell
+    at_fairs = chosen(evidence("What do you pay in London at fairs?", Scorer("190", "250"), row))
     assert (at_fairs.text, at_fairs.highlight) == (format_unit(row), "250")  # likely, but not certain
-    assert chosen(evidence("What is the limit in London per night?", Scorer("190", "250"), row)).highlight == "190"
     which = chosen(evidence("190 per night is the limit of which hotel?", Scorer("190"), row))
     assert "190" not in (which.text, which.highlight)
 
@@ -297,10 +298,17 @@ def test_two_questions_in_one_get_two_quotes():
 
 
 def test_a_summary_quotes_sentences_of_one_document_in_their_order():
-    text = " ".join(f"The harbour ferry number {n} carries many cars to the old town." for n in range(8))
+    text = " ".join(f"Ferry number {n} carries many cars to the old town." for n in range(8))
     quotes = evidence("Summarize it.", Scorer(), text, OTHER).quoted_answer()
     assert len(quotes) == 6 and {quote.rank for quote in quotes} == {1}
     assert [quote.start for quote in quotes] == sorted(quote.start for quote in quotes)
+
+
+def test_a_summary_of_a_topic_quotes_the_section_that_has_most_of_the_best_quotes():
+    plans = "- a ferry in May\n- a ferry in June\n- a pier"
+    text = f"## Trips\n\nA ferry sails daily.\n\n## Plans\n\n{plans}\n\n## Staff\n\nAnn left."
+    quotes = evidence("Give me an overview of the plans.", Scorer("May", "June", "a pier"), text).quoted_answer()
+    assert texts_of(quotes) == ["a ferry in May", "a ferry in June", "a pier"]
 
 
 def test_without_an_answer_the_closest_quotes_are_shown():

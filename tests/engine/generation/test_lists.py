@@ -62,6 +62,13 @@ def test_a_sentence_that_enumerates_can_answer_instead_of_a_list(sentence, wins)
     assert texts_of(found.quoted_answer()) == [sentence if wins else "- Monday\n- Friday"]
 
 
+def test_a_sentence_that_enumerates_answers_if_the_only_list_is_about_something_else():
+    sentence = "Phones, bicycles and skis are not covered at all."
+    text = f"## Luggage\n\nBags are covered. {sentence}\n\n## Trips\n\n- a storm\n- a strike"
+    found = evidence("Which bags are never covered?", Scorer("Bags", "Phones"), text, encoder=Encoder("covered"))
+    assert texts_of(found.quoted_answer()) == [sentence]
+
+
 def test_the_rows_of_a_table_that_lists_what_is_asked_for_are_found_though_another_row_is_likelier():
     plants = "| Plant: Dunmore | Built: 1994 |\n| Plant: Orton | Built: 2002 |"
     text = f"| Glass sold: 58 t | Share: 4 % |\n\n{plants}"

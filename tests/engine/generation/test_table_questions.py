@@ -6,6 +6,7 @@ import pytest
 
 from engine.generation.table_questions import (
     codes,
+    filtered_rows,
     is_in_range,
     limits,
     listed_rows,
@@ -48,6 +49,8 @@ def test_numbers_are_read_with_english_and_german_separators(digits, value):
         ("the price is 12 euros", None),
         ("10 to 5", None),
         ("between 5 and 7 days", (5, 7)),
+        ("children in Year 5 and above", (5, math.inf)),
+        ("12 oder j\u00fcnger", (-math.inf, 12)),
         ("zwischen 3 und 5 Jahren", (3, 5)),
         ("Up to 8 guests and 2 dogs are allowed.", (-math.inf, 8)),
         ("h\u00f6chstens 2 Hunde und 8 G\u00e4ste", (-math.inf, 2)),
@@ -62,6 +65,49 @@ def test_a_number_of_the_question_is_within_the_first_range_of_a_row():
     assert is_in_range("Who approves a claim of \u00a32,500?", row)
     assert not is_in_range("Who approves a claim of \u00a312,500 in 2024?", row)
     assert not is_in_range("Who approves it?", row)
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("Which tickets are open?", [0, 2]),
+        ("Which tickets are open, not the waiting ones?", [0, 2]),
+        ("Which tickets of Ann are open?", [0]),
+        ("Which tickets have priority 2?", [1]),
+        ("Which 2 tickets are there?", []),  # the number without its header
+        ("Which tickets cost nothing?", [1]),
+        ("Which tickets are about lamps?", []),  # all of them
+        ("Which tickets are lost?", []),
+    ],
+)
+def test_rows_have_the_values_that_the_question_names(question, expected):
+    rows = [
+        [
+            ("Ticket", "T-1"),
+            ("Status", "open"),
+            ("Agent", "Ann"),
+            ("Priority", "1"),
+            ("Fee", "\u00a35"),
+            ("About", "lamps"),
+        ],
+        [
+            ("Ticket", "T-2"),
+            ("Status", "waiting"),
+            ("Agent", "Ann"),
+            ("Priority", "2"),
+            ("Fee", "free"),
+            ("About", "lamps"),
+        ],
+        [
+            ("Ticket", "T-3"),
+            ("Status", "open"),
+            ("Agent", "Bob"),
+            ("Priority", "3"),
+            ("Fee", "\u00a35"),
+            ("About", "lamps"),
+        ],
+    ]
+    assert filtered_rows(question, rows) == expected
 
 
 def test_rows_are_listed_by_a_yes_in_the_named_column_or_all_by_the_first_column():

@@ -29,6 +29,8 @@ from engine.generation.verdict import verdict
         ("Is the deposit refundable?", "The deposit is non-refundable.", "No"),
         ("Are dogs allowed?", "Dogs require the Landlord's written consent.", ""),
         ("Do dogs require consent?", "Dogs require the Landlord's written consent.", "Yes"),
+        ("Kostet das Parken extra?", "Das Parken kostet nichts.", "Nein"),
+        ("May I use the water for my plants?", "Do not drink the water. Plants like it.", "Yes"),
     ],
 )
 def test_negation_decides_between_yes_and_no(question, answer, expected):
@@ -46,6 +48,7 @@ def test_negation_decides_between_yes_and_no(question, answer, expected):
         ("Are 10 guests allowed?", "Up to 8 guests and 2 dogs are allowed.", "No"),
         ("Is 1 dog allowed?", "Up to 2 dogs and 8 guests are allowed.", "Yes"),
         ("Is it open in 2028?", "It is open from 2027.", "Yes"),
+        ("May a child in Year 4 cycle to school?", "Only children in Year 5 and above may cycle to school.", "No"),
     ],
 )
 def test_a_number_or_year_outside_the_limit_means_no(question, answer, expected):
