@@ -4,14 +4,14 @@ import math
 import re
 from operator import itemgetter
 
-from engine.generation.overlap import content_stems
 from engine.generation.quotes import CELL
 from engine.generation.ranking import EXACT_WEIGHT, TYPE_PENALTY, UnitRanker, log_probability
 from engine.generation.span_scorer import Span, SpanScores
-from engine.generation.table_questions import codes, is_in_range, named_header, requested_header
 from engine.prompt.answer_type import MONEY
 from engine.prompt.followups import relative_year
+from engine.prompt.overlap import content_stems
 from engine.prompt.pack import PreparedPrompt
+from engine.prompt.table_questions import codes, is_in_range, named_header, requested_header
 from engine.prompt.units import Unit
 
 # The weights were chosen on the same questions as those of engine.generation.evidence.

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import mul
 
-from engine.generation.overlap import content_stems
 from engine.generation.ranking import RankedUnit, UnitRanker, log_probability
 from engine.generation.span_scorer import SpanScores
+from engine.prompt.overlap import content_stems
 from engine.prompt.question_kind import QuestionKind
 
 # Two logistic regressions on the best quote's log probability, its cosine with the question, the share of the

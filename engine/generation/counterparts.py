@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence, Set
 
-from engine.generation.overlap import content_stems, stem
 from engine.generation.ranking import MAX_EMBEDDED_UNITS, UnitRanker
 from engine.prompt.named_documents import split_topic
+from engine.prompt.overlap import content_stems, stem
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import PATTERNS, QuestionKind
 from engine.prompt.units import Unit

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from engine.generation.overlap import content_stems
 from engine.generation.section import Section
 from engine.prompt.answer_type import expected_content
+from engine.prompt.overlap import content_stems
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import QuestionKind, question_kind, split_parts
 from engine.prompt.titles import parse_title

@@ -23,7 +23,6 @@ from engine.generation.confidence import Confidence, quote_confidence
 from engine.generation.counterparts import Counterparts
 from engine.generation.document_questions import MAX_ANSWER_UNITS, answers_to_questions, find_answered_question
 from engine.generation.lists import judged_lists
-from engine.generation.overlap import CHOICE_WORDS, content_words, unsupported_words
 from engine.generation.quotes import format_quotes, format_unit, whole_words, with_unit
 from engine.generation.ranking import (
     MAX_EMBEDDED_UNITS,
@@ -38,15 +37,16 @@ from engine.generation.section import KINDS as SECTION_KINDS
 from engine.generation.section import MAX_SECTION_UNITS, Section, find_section, find_titled_section
 from engine.generation.span_scorer import Span, SpanScorer, SpanScores
 from engine.generation.summary import summary_units
-from engine.generation.table_questions import codes, names_columns
 from engine.generation.tables import Tables
 from engine.generation.verdict import SAID, verdict
 from engine.model.encoder import Encoder
 from engine.prompt.answer_type import PERSON, asks_for_reason, expected_content, words_before
 from engine.prompt.followups import YEAR
 from engine.prompt.named_documents import several_documents
+from engine.prompt.overlap import CHOICE_WORDS, content_words, unsupported_words
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import QuestionKind, question_kind, split_parts
+from engine.prompt.table_questions import codes, names_columns
 from engine.prompt.units import Unit
 from engine.request import Quote
 from engine.text import split_words

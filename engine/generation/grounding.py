@@ -24,11 +24,11 @@ import torch
 from torch import Tensor
 
 from engine.generation.evidence import Evidence
-from engine.generation.overlap import CHOICE_WORDS, sentence_scores
 from engine.generation.span_scorer import SpanScorer, SpanScores, char_log_odds
 from engine.model.encoder import Encoder
 from engine.model.kernels.slot_attention import SlotAttention
 from engine.model.sampling import Sampler
+from engine.prompt.overlap import CHOICE_WORDS, sentence_scores
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.template import NO_ANSWER, PromptTemplate
 from engine.text import UNSPACED_SCRIPTS, split_sentences, split_words

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from itertools import groupby
 
-from engine.generation.overlap import content_stems
 from engine.generation.ranking import SIMILARITY_WEIGHT, UnitRanker, score_quote
 from engine.generation.span_scorer import SpanScores
+from engine.prompt.overlap import content_stems
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import QuestionKind
 from engine.prompt.units import Unit

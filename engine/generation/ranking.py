@@ -10,15 +10,15 @@ from itertools import pairwise
 from operator import attrgetter
 
 from engine.generation.document_questions import answers_to_questions, is_question
-from engine.generation.overlap import content_stems, sentence_scores
 from engine.generation.section import SENTENCE_END
 from engine.generation.span_scorer import SpanScores
-from engine.generation.table_questions import codes, is_in_range, named_header, numbers
 from engine.model.encoder import Encoder
 from engine.prompt.answer_type import expected_content
 from engine.prompt.editions import other_editions
 from engine.prompt.followups import YEAR, relative_year
+from engine.prompt.overlap import content_stems, sentence_scores
 from engine.prompt.pack import PreparedPrompt
+from engine.prompt.table_questions import codes, is_in_range, named_header, numbers
 from engine.prompt.titles import CAPTION_LEVEL, parse_title
 from engine.prompt.units import Unit, split_units
 from store.markdown import MAX_CAPTION_CHARS, Block, parse_row

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from engine.generation.overlap import content_stems
 from engine.prompt.editions import other_editions
 from engine.prompt.named_documents import FILE, SEVERAL, named_documents, several_documents, split_topic
+from engine.prompt.overlap import content_stems
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import AUXILIARY, QUESTION_WORD, QuestionKind, split_parts
 from engine.prompt.titles import CAPTION_LEVEL, is_title_of, parse_title

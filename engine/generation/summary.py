@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from engine.generation.document_questions import is_question
-from engine.generation.overlap import content_words
+from engine.prompt.overlap import content_words
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.units import Unit
 

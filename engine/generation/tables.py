@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-from engine.generation.overlap import content_stems
 from engine.generation.quotes import CELL
 from engine.generation.ranking import UnitRanker
-from engine.generation.superlatives import ASKS_WHICH, SUPERLATIVE, Extreme, extreme_cell
-from engine.generation.table_questions import Cells, filtered_rows, listed_rows, numbers, requested_header, said_rows
+from engine.prompt.overlap import content_stems
 from engine.prompt.pack import PreparedPrompt
+from engine.prompt.superlatives import ASKS_WHICH, SUPERLATIVE, Extreme, extreme_cell
+from engine.prompt.table_questions import Cells, filtered_rows, listed_rows, numbers, requested_header, said_rows
 from engine.prompt.units import Unit
 from store.markdown import parse_row
 

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Sequence
 
-from engine.generation.overlap import content_stems, stem
-from engine.generation.table_questions import NEGATION, YES, YES_OR_NO, Cells, limits, numbers
 from engine.prompt.followups import YEAR
+from engine.prompt.overlap import content_stems, stem
 from engine.prompt.question_kind import FILLER, GERMAN_AUXILIARY, VERB_FIRST
+from engine.prompt.table_questions import NEGATION, YES, YES_OR_NO, Cells, limits, numbers
 from engine.text import split_sentences, split_words
 from store.markdown import parse_row
 

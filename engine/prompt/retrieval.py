@@ -15,6 +15,7 @@ from engine.prompt.named_documents import several_documents, split_topic
 from engine.prompt.pack import PreparedPrompt, pack
 from engine.prompt.question_kind import QuestionKind, question_kind
 from engine.prompt.section_versions import compare_sections
+from engine.prompt.table_rows import with_deciding_rows
 from engine.prompt.template import PromptTemplate
 from engine.prompt.versions import compare_documents
 from engine.request import Request
@@ -65,7 +66,10 @@ def retrieve(finder: Finder, request: Request) -> Iterator[list[Hit]]:
             return
         stages = _retrieve(finder, request, request.question)
         is_summary = question_kind(request.question) is QuestionKind.SUMMARY
-        yield from (_with_opening(finder, hits, top_k) for hits in stages) if is_summary else stages
+        for hits in stages:
+            yield (
+                _with_opening(finder, hits, top_k) if is_summary else with_deciding_rows(finder, request.question, hits)
+            )
         return
     previous = request.history[-1].chunk_ids
     earlier = " ".join(turn.question for turn in turns)

@@ -6,7 +6,7 @@ import gradio as gr
 
 from backend.interface.backend import Backend
 from backend.interface.errors import user_message
-from engine.generation.overlap import content_stems, stem
+from engine.prompt.overlap import content_stems, stem
 from engine.request import Request
 from engine.text import WORD
 from store.types import Hit

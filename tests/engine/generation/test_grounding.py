@@ -24,10 +24,10 @@ from engine.generation.grounding import (
     QuoteState,
     SentenceScores,
 )
-from engine.generation.overlap import PASSAGE_WEIGHT, sentence_scores, unsupported_words
 from engine.generation.span_scorer import SpanScorer
 from engine.model.encoder import load_minilm
 from engine.model.sampling import TokenSampler
+from engine.prompt.overlap import PASSAGE_WEIGHT, sentence_scores, unsupported_words
 from engine.prompt.template import NO_ANSWER, PromptTemplate
 from engine.request import ChatTurn, Request
 from engine.trace import Trace

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.generation.overlap import content_stems
+from engine.prompt.overlap import content_stems
 from store.types import Chunk, Document, Hit
 from ui.pages.search import matching_words, render_hits
 

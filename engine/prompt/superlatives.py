@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from engine.generation.overlap import content_stems
-from engine.generation.table_questions import NUMBER, TOTAL, Cells, read_number, requested_header
+from engine.prompt.overlap import content_stems
 from engine.prompt.question_kind import AUXILIARY
+from engine.prompt.table_questions import NUMBER, TOTAL, Cells, read_number, requested_header
 
 LEAST = (
     r"least|fewest|lowest|smallest|shortest|cheapest|lightest|earliest|slowest|quietest|youngest|narrowest|coldest"
@@ -35,6 +35,7 @@ DIMENSIONS = (  # adjectives, and what a header or label calls that which they c
     (r"fast|slow|schnell|langsam", r"speed|tempo\b|geschwindigkeit|time\b|duration|zeit\b|dauer"),
     (r"wide|narrow|breit|schmal", r"width|breite"),
     (r"tall", r"height"),
+    (r"big|larg|gr\u00f6\u00dfte", r"amount|total|betrag|summe|gesamt"),
     (r"long|short|l\u00e4ng|k\u00fcrz", r"length|duration|l\u00e4nge|dauer|laufzeit"),
     (r"deep|tief", r"depth|tiefe"),
     (r"young|old|j\u00fcng|\u00e4lte", r"\bage\b|alter\b"),

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from engine.generation.table_questions import (
+from engine.prompt.table_questions import (
     codes,
     filtered_rows,
     is_in_range,

@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import chain
 
-from engine.generation.overlap import content_stems, content_words, stem
 from engine.prompt.followups import YEAR
+from engine.prompt.overlap import content_stems, content_words, stem
 
 Cells = Sequence[tuple[str, str]]
 CODE = re.compile(r"(?<!\w)(?=[\w/-]*\d)(?=[\w/-]*[A-Za-z/-])[\w]+(?:[/-][\w]+)*")  # 'TU-3102', '450-0208', 'F04'

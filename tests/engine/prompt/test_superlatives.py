@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from engine.generation.superlatives import extreme_cell
-from tests.engine.generation.test_table_questions import SITES
+from engine.prompt.superlatives import extreme_cell
+from tests.engine.prompt.test_table_questions import SITES
 
 
 def table(*lines):

@@ -1,0 +1,56 @@
+"""Questions about a whole table are answered from all its passages."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from engine.prompt.table_rows import MAX_ROW_CHUNKS, with_deciding_rows
+from store.types import Chunk, Hit
+
+STATUS = ("sent", "sent", "sent", "open", "sent", "sent", "open", "sent")
+AMOUNTS = (40, 35, 12, 7, 90, 20, 33, 18)
+
+
+def order(number, status, amount):
+    return f"| Order: B-{number} | Status: {status} | Amount: {amount} | Paid: {'yes' if number % 3 else 'no'} |"
+
+
+def split(rows, name="orders"):
+    """Return a chunk of each two rows, of which the first is the last one of the chunk before."""
+    chunks, start = [], 0
+    for index, row in enumerate(rows):
+        text = "\n".join(rows[max(0, index - 1) : index + 1])
+        first = start - (len(rows[index - 1]) + 1 if index else 0)
+        chunks.append(Chunk(f"{name}-{index}", name, f"{name}.csv", index, None, first, first + len(text), text))
+        start += len(row) + 1
+    return chunks
+
+
+ORDERS = split([order(number, *pair) for number, pair in enumerate(zip(STATUS, AMOUNTS, strict=True), start=1)])
+NOTE = Chunk("note-0", "note", "note.txt", 0, None, 0, 12, "Orders cost.")
+FINDER = SimpleNamespace(chunks=lambda document: {"orders": ORDERS, "note": [NOTE]}[document])
+HITS = [Hit(chunk, 1.0, 0.5, True) for chunk in (NOTE, ORDERS[0], ORDERS[5])]
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("Which orders are open?", ["orders-3", "orders-6", "note-0"]),
+        ("Which order has the largest amount?", ["orders-4", "note-0", "orders-0"]),
+        ("Which order has the smallest amount?", ["orders-3", "note-0", "orders-0"]),
+        ("Which orders are not paid?", ["orders-2", "orders-5", "note-0"]),
+        ("Which orders are lost?", ["note-0", "orders-0", "orders-5"]),
+        ("What does an order cost?", ["note-0", "orders-0", "orders-5"]),
+    ],
+)
+def test_the_passages_with_the_rows_that_decide_come_first(question, expected):
+    found = with_deciding_rows(FINDER, question, HITS)
+    assert [hit.chunk.id for hit in found] == expected
+    assert all(hit in found for hit in HITS if hit.chunk.id in expected)  # with their scores
+
+
+def test_many_rows_are_limited_and_a_table_that_was_not_found_is_not_read():
+    rows = split([order(number, "open" if number % 2 else "sent", 5) for number in range(60)])
+    finder = SimpleNamespace(chunks=lambda document: rows)
+    assert len(with_deciding_rows(finder, "Which orders are open?", [Hit(rows[0], 1.0, 0.5, True)])) == MAX_ROW_CHUNKS
+    assert with_deciding_rows(None, "Which orders are open?", HITS[:1]) == HITS[:1]
