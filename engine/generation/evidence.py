@@ -135,6 +135,8 @@ class Evidence:
         if self.kind is QuestionKind.YES_NO:
             answer = verdict(self._prepared.original_question, [quote.text for quote in quotes])
             return answer and f"{answer}: "
+        if self._prepared.num_counted_rows and self._said:
+            return f"{self._prepared.num_counted_rows}:\n"
         if self.kind is QuestionKind.COMPARISON and len({quote.document for quote in quotes}) == len(quotes) == 2:
             change = describe_change(*(quote.text for quote in quotes))
             return f"{change}\n" if change else ""
@@ -300,7 +302,9 @@ class Evidence:
 
     @cached_property
     def _said(self) -> list[Quote]:
-        """The names of the rows that say yes, or no, in a column that the question names."""
+        """The first rows that the question counts, or the names of those that say yes, or no, in a column it names."""
+        if self._prepared.num_counted_rows:
+            return self._quotes(self._tables.counted(self._likely)[:MAX_SECTION_UNITS])
         kinds = (QuestionKind.FACT, QuestionKind.LIST)
         return self._quotes(self._tables.said_names(self._likely)) if self.kind in kinds else []
 

@@ -7,7 +7,15 @@ from engine.generation.ranking import UnitRanker
 from engine.prompt.overlap import content_stems
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.superlatives import ASKS_WHICH, SUPERLATIVE, Extreme, extreme_cell
-from engine.prompt.table_questions import Cells, filtered_rows, listed_rows, numbers, requested_header, said_rows
+from engine.prompt.table_questions import (
+    Cells,
+    counted_rows,
+    filtered_rows,
+    listed_rows,
+    numbers,
+    requested_header,
+    said_rows,
+)
 from engine.prompt.units import Unit
 from store.markdown import parse_row
 
@@ -44,6 +52,13 @@ class Tables:
             is_best = likely[0] in units
             if found := said_rows(self._question, list(map(self.row, units)), is_strict=not is_best):
                 return [self._name(units[index]) for index in found]
+        return []
+
+    def counted(self, likely: Sequence[Unit]) -> list[Unit]:
+        """Return the rows that a question asks to count, of the most likely table that has some."""
+        for units in self._tables(likely):
+            if found := counted_rows(self._question, list(map(self.row, units))):
+                return [units[index] for index in found]
         return []
 
     def extreme(self, likely: Sequence[Unit]) -> tuple[Unit, Extreme] | None:

@@ -15,7 +15,7 @@ from engine.prompt.named_documents import several_documents, split_topic
 from engine.prompt.pack import PreparedPrompt, pack
 from engine.prompt.question_kind import QuestionKind, question_kind
 from engine.prompt.section_versions import compare_sections
-from engine.prompt.table_rows import with_deciding_rows
+from engine.prompt.table_rows import count_rows, with_deciding_rows
 from engine.prompt.template import PromptTemplate
 from engine.prompt.versions import compare_documents
 from engine.request import Request
@@ -37,6 +37,7 @@ def prepare_stages(
             prepared = pack(template, request, hits, max_tokens)
             if compared:
                 prepared = compared.add_to(prepared)
+            prepared = replace(prepared, num_counted_rows=count_rows(finder, request.question, hits))
         yield replace(prepared, notes=notes + prepared.notes)
         start_ms = trace.now_ms()
 

@@ -38,6 +38,12 @@ NEGATION = re.compile(
     r"|n['\u2019]t\b|\b(?:nichts?|nein|kein\w*|nie|niemand|verboten|untersagt|ausgeschlossen|geschlossen)\b",
     re.I,
 )
+COUNTED = re.compile(r"^(?:how many|wie viele)\s+([\w-]+(?:\s+[\w-]+)?)", re.I)
+ALL = re.compile(
+    r"\b(?:there|in (?:total|all)|altogether|overall|(?:listed )?in (?:the|this) (?:list|table|file)|insgesamt|stehen"
+    r"|in der (?:liste|tabelle|datei))\b",
+    re.I,
+)
 EXCLUDED = re.compile(r"\b(?:not|nicht) (?:the |those |die )?\w+", re.I)
 FREE_OF_CHARGE = re.compile(
     r"\b(?:free|(?:no|without|at no) (?:charge|cost|fee)|costs? nothing|kostenlos\w*|gratis|umsonst|kostenfrei\w*)\b"
@@ -127,6 +133,18 @@ def filtered_rows(question: str, rows: Sequence[Cells]) -> list[int]:
         i for i, row in enumerate(rows) if all(dict(row).get(name, "") in values for name, values in named.items())
     ]
     return found if named and len(found) < len(rows) else []
+
+
+def counted_rows(question: str, rows: Sequence[Cells]) -> list[int]:
+    """Return the rows that a question asks to count: 'How many tickets are open?', of which the first column is one."""
+    counted, label = COUNTED.search(question), rows[0][0][0] if rows and rows[0] else ""
+    names = content_stems(label)
+    if counted is None or not names & content_stems(counted[1]):
+        return []
+    found = filtered_rows(question, rows) or said_rows(question, rows, is_strict=True)
+    if not found and content_stems(ALL.sub("", question)) <= names:
+        found = [index for index, row in enumerate(rows) if row and not TOTAL.match(row[0][1])]
+    return found
 
 
 def said_rows(question: str, rows: Sequence[Cells], is_strict: bool = False) -> list[int]:

@@ -4,11 +4,12 @@
 table's words and numbers decide, so all of its passages are read.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
+from itertools import islice
 
 from engine.prompt.question_kind import QuestionKind, question_kind
 from engine.prompt.superlatives import ASKS_WHICH, SUPERLATIVE, extreme_cell
-from engine.prompt.table_questions import Cells, filtered_rows, said_rows
+from engine.prompt.table_questions import COUNTED, Cells, counted_rows, filtered_rows, said_rows
 from store.markdown import parse_row
 from store.types import Chunk, Finder, Hit
 
@@ -18,31 +19,45 @@ MAX_ROW_CHUNKS = 8  # with rows that a question asks for
 Row = tuple[Cells, Chunk]
 
 
+def count_rows(finder: Finder, question: str, hits: Sequence[Hit]) -> int:
+    """Return how many rows there are of which a question asks how many, in the first table that search found; or 0."""
+    tables = _tables(finder, hits) if COUNTED.search(question) else iter([])
+    return len(counted_rows(question, [cells for cells, _ in next(tables, [])]))
+
+
 def with_deciding_rows(finder: Finder, question: str, hits: Sequence[Hit]) -> list[Hit]:
     """Return hits with the passages before them that have the rows which decide a question, if search found the table.
 
     As many as there were, unless more passages have rows that a question asks to list.
     """
     is_list = question_kind(question) is QuestionKind.LIST
-    found = (
-        [hit.chunk for hit in hits if next(_rows(hit.chunk), None)] if is_list or ASKS_WHICH.search(question) else []
-    )
-    for chunk in found:
-        chunks = finder.chunks(chunk.document_id)
-        rows = list(_rows_of_table(chunk, chunks)) if 1 < len(chunks) <= MAX_CHUNKS else []
+    may_decide = is_list or ASKS_WHICH.search(question) or COUNTED.search(question)
+    for rows in _tables(finder, hits) if may_decide else ():
         deciding = _deciding_rows(question, [cells for cells, _ in rows], is_list)
         if deciding:
-            first = {rows[index][1].id: Hit(rows[index][1], 0.0, None, False) for index in deciding}
-            first = dict(list(first.items())[:MAX_ROW_CHUNKS]) | {
-                hit.chunk.id: hit for hit in hits if hit.chunk.id in first
-            }
-            others = [hit for hit in hits if hit.chunk.id not in first]
-            return [*first.values(), *others][: max(len(hits), len(first))]
+            chunks = list(dict.fromkeys(rows[index][1] for index in deciding))[
+                : MAX_ROW_CHUNKS if is_list else len(hits)
+            ]
+            known = {hit.chunk: hit for hit in hits}
+            first = [
+                known.get(chunk) or Hit(chunk, score=0.0, similarity=None, matched_words=False) for chunk in chunks
+            ]
+            return [*first, *(hit for hit in hits if hit not in first)][: max(len(hits), len(first))]
     return list(hits)
 
 
+def _tables(finder: Finder, hits: Sequence[Hit]) -> Iterator[list[Row]]:
+    """Yield the rows of each table that has a row in the hits."""
+    for hit in hits:
+        headers = {header for cells in islice(_rows(hit.chunk), 1) for header, _ in cells}
+        if headers:
+            yield list(_rows_with(headers, finder.chunks(hit.chunk.document_id)[:MAX_CHUNKS]))
+
+
 def _deciding_rows(question: str, rows: Sequence[Cells], is_list: bool) -> list[int]:
-    """Return the rows that a question asks for: those that it filters, or the one with its superlative."""
+    """Return the rows that a question asks for: those that it counts or filters, or the one with its superlative."""
+    if counted := counted_rows(question, rows):
+        return counted
     if SUPERLATIVE.search(question):
         extreme = extreme_cell(question, rows, similarities={})
         return [extreme.row] if extreme and extreme.is_certain and not extreme.is_header else []
@@ -50,15 +65,14 @@ def _deciding_rows(question: str, rows: Sequence[Cells], is_list: bool) -> list[
     return filtered or said_rows(question, rows, is_strict=not is_list)
 
 
-def _rows_of_table(chunk: Chunk, chunks: Sequence[Chunk]) -> Iterator[Row]:
-    """Yield the rows of a document that have most headers of the first row of one of its chunks."""
-    headers = {header for header, _ in next(_rows(chunk))}
+def _rows_with(headers: Set[str], chunks: Sequence[Chunk]) -> Iterator[Row]:
+    """Yield the rows of a document that have most of these headers."""
     end = 0
-    for each in chunks:
-        for cells in _rows(each, skip=max(0, end - each.start)):
+    for chunk in chunks:
+        for cells in _rows(chunk, skip=max(0, end - chunk.start)):
             if len(headers & {header for header, _ in cells}) * 2 > len(headers):
-                yield cells, each
-        end = each.end
+                yield cells, chunk
+        end = chunk.end
 
 
 def _rows(chunk: Chunk, skip: int = 0) -> Iterator[Cells]:

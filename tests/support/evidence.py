@@ -61,7 +61,9 @@ class Encoder:
         return torch.nn.functional.normalize(counts, dim=-1)
 
 
-def evidence(question, scorer, *texts, documents=("manual", "other", "third"), encoder=None, history=""):
+def evidence(
+    question, scorer, *texts, documents=("manual", "other", "third"), encoder=None, history="", num_counted_rows=0
+):
     hits = [
         Hit(
             Chunk(f"{name}-0", name, name, 0, None, 0, 1, text, text.partition("\n")[0] if text == MANUAL else ""),
@@ -72,7 +74,10 @@ def evidence(question, scorer, *texts, documents=("manual", "other", "third"), e
         for name, text in zip(documents, texts, strict=False)
     ]
     passages = tuple(TokenizedText((0,), ((0, 1),)) for _ in texts)
-    prepared = PreparedPrompt(texts, passages, f"{history} {question}".strip(), question, (0,), 8, tuple(hits))
+    standalone = f"{history} {question}".strip()
+    prepared = PreparedPrompt(
+        texts, passages, standalone, question, (0,), 8, tuple(hits), num_counted_rows=num_counted_rows
+    )
     return Evidence(scorer, prepared, encoder=encoder)
 
 

@@ -60,6 +60,17 @@ def test_the_names_of_the_rows_that_say_yes_or_no_are_listed(question, names):
     assert texts_of(evidence(question, Scorer("yes"), MEMBERS).quoted_answer()) == names
 
 
+def test_counted_rows_are_quoted_after_their_number():
+    rows = "| Plot: 3 | Who: Ann | Rent: paid |\n| Plot: 4 | Who: Bob | Rent: due |\n| Plot: 7 | Who: Eve | Rent: due |"
+    question = "How many plots have rent due?"
+    found = evidence(question, Scorer("due"), rows)
+    assert not found.lead(found.quoted_answer())  # it was not counted in the whole table
+    found = evidence(question, Scorer("due"), rows, num_counted_rows=5)
+    answer = found.quoted_text(found.quoted_answer())
+    assert answer == "5:\nPlot: 4; Who: Bob; Rent: due [1]\nPlot: 7; Who: Eve; Rent: due [1]"
+    assert found.has_answer
+
+
 def test_rows_are_not_listed_for_a_question_about_one_of_them_or_that_asks_for_no_name():
     for question in ("Who has paid the rent for plot 4?", "When is the rent paid?"):
         assert evidence(question, Scorer("yes"), MEMBERS).quoted_answer() == []

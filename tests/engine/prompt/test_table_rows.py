@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.prompt.table_rows import MAX_ROW_CHUNKS, with_deciding_rows
+from engine.prompt.table_rows import MAX_ROW_CHUNKS, count_rows, with_deciding_rows
 from store.types import Chunk, Hit
 
 STATUS = ("sent", "sent", "sent", "open", "sent", "sent", "open", "sent")
@@ -39,6 +39,7 @@ HITS = [Hit(chunk, 1.0, 0.5, True) for chunk in (NOTE, ORDERS[0], ORDERS[5])]
         ("Which order has the largest amount?", ["orders-4", "note-0", "orders-0"]),
         ("Which order has the smallest amount?", ["orders-3", "note-0", "orders-0"]),
         ("Which orders are not paid?", ["orders-2", "orders-5", "note-0"]),
+        ("How many orders are open?", ["orders-3", "orders-6", "note-0"]),
         ("Which orders are lost?", ["note-0", "orders-0", "orders-5"]),
         ("What does an order cost?", ["note-0", "orders-0", "orders-5"]),
     ],
@@ -47,6 +48,21 @@ def test_the_passages_with_the_rows_that_decide_come_first(question, expected):
     found = with_deciding_rows(FINDER, question, HITS)
     assert [hit.chunk.id for hit in found] == expected
     assert all(hit in found for hit in HITS if hit.chunk.id in expected)  # with their scores
+
+
+@pytest.mark.parametrize(
+    ("question", "count"),
+    [
+        ("How many orders are open?", 2),
+        ("How many orders are there?", 8),
+        ("How many orders haven't been paid?", 2),
+        ("How many dollars is order B-4?", 0),
+        ("How many orders are lost?", 0),
+        ("Which orders are open?", 0),
+    ],
+)
+def test_rows_of_the_whole_table_are_counted(question, count):
+    assert count_rows(FINDER, question, HITS) == count
 
 
 def test_many_rows_are_limited_and_a_table_that_was_not_found_is_not_read():
