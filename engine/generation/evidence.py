@@ -88,6 +88,7 @@ class Evidence:
         kind = question_kind(prepared.original_question)
         self.kind = QuestionKind.COMPARISON if self._several and kind in SECTION_KINDS else kind
         self._prepared = prepared
+        self.num_table_rows = prepared.num_table_rows if self.kind in SECTION_KINDS else 0
         self._ranker = UnitRanker(prepared, encoder)
         self._tables = Tables(prepared, self._ranker)
         self._scorer, self._cancel = scorer, cancel
@@ -135,8 +136,8 @@ class Evidence:
         if self.kind is QuestionKind.YES_NO:
             answer = verdict(self._prepared.original_question, [quote.text for quote in quotes])
             return answer and f"{answer}: "
-        if self._prepared.num_counted_rows and self._said:
-            return f"{self._prepared.num_counted_rows}:\n"
+        if self.kind is QuestionKind.FACT and self.num_table_rows and self._said:
+            return f"{self._prepared.num_table_rows}:\n"
         if self.kind is QuestionKind.COMPARISON and len({quote.document for quote in quotes}) == len(quotes) == 2:
             change = describe_change(*(quote.text for quote in quotes))
             return f"{change}\n" if change else ""
@@ -303,7 +304,7 @@ class Evidence:
     @cached_property
     def _said(self) -> list[Quote]:
         """The first rows that the question counts, or the names of those that say yes, or no, in a column it names."""
-        if self._prepared.num_counted_rows:
+        if self.kind is QuestionKind.FACT and self.num_table_rows:
             return self._quotes(self._tables.counted(self._likely)[:MAX_SECTION_UNITS])
         kinds = (QuestionKind.FACT, QuestionKind.LIST)
         return self._quotes(self._tables.said_names(self._likely)) if self.kind in kinds else []

@@ -57,7 +57,9 @@ class Tables:
     def counted(self, likely: Sequence[Unit]) -> list[Unit]:
         """Return the rows that a question asks to count, of the most likely table that has some."""
         for units in self._tables(likely):
-            if found := counted_rows(self._question, list(map(self.row, units))):
+            hits = self._prepared.hits
+            name = hits[units[0].passage].chunk.document_name if hits else ""
+            if found := counted_rows(self._question, list(map(self.row, units)), name):
                 return [units[index] for index in found]
         return []
 

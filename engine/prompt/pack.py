@@ -30,7 +30,7 @@ class PreparedPrompt:
     notes: tuple[str, ...] = ()
     num_dropped_chunks: int = 0
     changes: tuple[tuple[Quote, ...], ...] = ()  # between two documents, for a question about them
-    num_counted_rows: int = 0  # of a whole table, for a question how many there are
+    num_table_rows: int = 0  # of a whole table that a question asks to count or to list
 
     @property
     def passage_ids(self) -> list[tuple[int, ...]]:

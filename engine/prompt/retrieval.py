@@ -37,7 +37,7 @@ def prepare_stages(
             prepared = pack(template, request, hits, max_tokens)
             if compared:
                 prepared = compared.add_to(prepared)
-            prepared = replace(prepared, num_counted_rows=count_rows(finder, request.question, hits))
+            prepared = replace(prepared, num_table_rows=count_rows(finder, request.question, hits))
         yield replace(prepared, notes=notes + prepared.notes)
         start_ms = trace.now_ms()
 

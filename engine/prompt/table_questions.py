@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import chain
 
-from engine.prompt.followups import YEAR
+from engine.prompt.followups import CLITIC, YEAR
 from engine.prompt.overlap import content_stems, content_words, stem
 
 Cells = Sequence[tuple[str, str]]
@@ -135,16 +135,21 @@ def filtered_rows(question: str, rows: Sequence[Cells]) -> list[int]:
     return found if named and len(found) < len(rows) else []
 
 
-def counted_rows(question: str, rows: Sequence[Cells]) -> list[int]:
-    """Return the rows that a question asks to count: 'How many tickets are open?', of which the first column is one."""
+def counted_rows(question: str, rows: Sequence[Cells], document_name: str) -> list[int]:
+    """Return the rows that a question asks to count: 'How many tickets are open?', of which the first column is one.
+
+    None if a word of the question is in no header or named value, nor in the document's name: it may be a condition.
+    """
     counted, label = COUNTED.search(question), rows[0][0][0] if rows and rows[0] else ""
     names = content_stems(label)
     if counted is None or not names & content_stems(counted[1]):
         return []
+    asked = content_stems(ALL.sub("", CLITIC.sub("", question))) - names - content_stems(document_name)
+    if not asked:
+        return [index for index, row in enumerate(rows) if row and not TOTAL.match(row[0][1])]
     found = filtered_rows(question, rows) or said_rows(question, rows, is_strict=True)
-    if not found and content_stems(ALL.sub("", question)) <= names:
-        found = [index for index, row in enumerate(rows) if row and not TOTAL.match(row[0][1])]
-    return found
+    known = content_stems(" ".join(f"{header} {value}" for index in found for header, value in rows[index]))
+    return found if asked <= known else []
 
 
 def said_rows(question: str, rows: Sequence[Cells], is_strict: bool = False) -> list[int]:

@@ -13,16 +13,18 @@ from engine.prompt.table_questions import COUNTED, Cells, counted_rows, filtered
 from store.markdown import parse_row
 from store.types import Chunk, Finder, Hit
 
-MAX_CHUNKS = 500  # of a document whose rows are read: about 10,000 rows
+MAX_CHUNKS = 200  # of a document whose rows are read: about 2,000 rows
 MAX_ROW_CHUNKS = 8  # with rows that a question asks for
 
 Row = tuple[Cells, Chunk]
 
 
 def count_rows(finder: Finder, question: str, hits: Sequence[Hit]) -> int:
-    """Return how many rows there are of which a question asks how many, in the first table that search found; or 0."""
-    tables = _tables(finder, hits) if COUNTED.search(question) else iter([])
-    return len(counted_rows(question, [cells for cells, _ in next(tables, [])]))
+    """Return how many rows a question asks to count or to list, of the first table of the hits that has some; or 0."""
+    is_list = question_kind(question) is QuestionKind.LIST
+    tables = _tables(finder, hits) if is_list or COUNTED.search(question) else ()
+    counts = (len(_deciding_rows(question, rows, is_list)) for rows in tables)
+    return next(filter(None, counts), 0)
 
 
 def with_deciding_rows(finder: Finder, question: str, hits: Sequence[Hit]) -> list[Hit]:
@@ -33,30 +35,29 @@ def with_deciding_rows(finder: Finder, question: str, hits: Sequence[Hit]) -> li
     is_list = question_kind(question) is QuestionKind.LIST
     may_decide = is_list or ASKS_WHICH.search(question) or COUNTED.search(question)
     for rows in _tables(finder, hits) if may_decide else ():
-        deciding = _deciding_rows(question, [cells for cells, _ in rows], is_list)
+        deciding = _deciding_rows(question, rows, is_list)
         if deciding:
-            chunks = list(dict.fromkeys(rows[index][1] for index in deciding))[
-                : MAX_ROW_CHUNKS if is_list else len(hits)
-            ]
+            chunks = list(dict.fromkeys(rows[index][1] for index in deciding))
             known = {hit.chunk: hit for hit in hits}
-            first = [
-                known.get(chunk) or Hit(chunk, score=0.0, similarity=None, matched_words=False) for chunk in chunks
-            ]
+            first = [known.get(chunk) or Hit(chunk, 0.0, similarity=None, matched_words=False) for chunk in chunks]
+            first = first[: MAX_ROW_CHUNKS if is_list else len(hits)]
             return [*first, *(hit for hit in hits if hit not in first)][: max(len(hits), len(first))]
     return list(hits)
 
 
 def _tables(finder: Finder, hits: Sequence[Hit]) -> Iterator[list[Row]]:
-    """Yield the rows of each table that has a row in the hits."""
+    """Yield the rows of each table that has a row in the hits; none of a document that is too long."""
     for hit in hits:
         headers = {header for cells in islice(_rows(hit.chunk), 1) for header, _ in cells}
-        if headers:
-            yield list(_rows_with(headers, finder.chunks(hit.chunk.document_id)[:MAX_CHUNKS]))
+        chunks = finder.chunks(hit.chunk.document_id) if headers else []
+        if 0 < len(chunks) <= MAX_CHUNKS:
+            yield list(_rows_with(headers, chunks))
 
 
-def _deciding_rows(question: str, rows: Sequence[Cells], is_list: bool) -> list[int]:
+def _deciding_rows(question: str, table: Sequence[Row], is_list: bool) -> list[int]:
     """Return the rows that a question asks for: those that it counts or filters, or the one with its superlative."""
-    if counted := counted_rows(question, rows):
+    rows = [cells for cells, _ in table]
+    if rows and (counted := counted_rows(question, rows, table[0][1].document_name)):
         return counted
     if SUPERLATIVE.search(question):
         extreme = extreme_cell(question, rows, similarities={})

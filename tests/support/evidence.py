@@ -62,7 +62,7 @@ class Encoder:
 
 
 def evidence(
-    question, scorer, *texts, documents=("manual", "other", "third"), encoder=None, history="", num_counted_rows=0
+    question, scorer, *texts, documents=("manual", "other", "third"), encoder=None, history="", num_table_rows=0
 ):
     hits = [
         Hit(
@@ -76,7 +76,7 @@ def evidence(
     passages = tuple(TokenizedText((0,), ((0, 1),)) for _ in texts)
     standalone = f"{history} {question}".strip()
     prepared = PreparedPrompt(
-        texts, passages, standalone, question, (0,), 8, tuple(hits), num_counted_rows=num_counted_rows
+        texts, passages, standalone, question, (0,), 8, tuple(hits), num_table_rows=num_table_rows
     )
     return Evidence(scorer, prepared, encoder=encoder)
 

@@ -65,10 +65,20 @@ def test_counted_rows_are_quoted_after_their_number():
     question = "How many plots have rent due?"
     found = evidence(question, Scorer("due"), rows)
     assert not found.lead(found.quoted_answer())  # it was not counted in the whole table
-    found = evidence(question, Scorer("due"), rows, num_counted_rows=5)
+    found = evidence(question, Scorer("due"), rows, num_table_rows=5)
     answer = found.quoted_text(found.quoted_answer())
     assert answer == "5:\nPlot: 4; Who: Bob; Rent: due [1]\nPlot: 7; Who: Eve; Rent: due [1]"
     assert found.has_answer
+
+
+@pytest.mark.parametrize(("num_rows", "notes"), [(2, ()), (7, ("7 rows of the table are meant; 2 are shown.",))])
+def test_a_list_says_if_the_whole_table_has_more_such_rows(num_rows, notes):
+    rows = "| Plot: 3 | Rent: paid |\n| Plot: 4 | Rent: due |\n| Plot: 7 | Rent: due |"
+    question = "Which plots have rent due?"
+    filled = Answer(Request(question), Trace())
+    found = evidence(question, Scorer("due"), rows, num_table_rows=num_rows)
+    assert fill_quoted_answer(filled, found, None, lambda: "")
+    assert (filled.text, filled.notes) == ("Plot: 4; Rent: due [1]\nPlot: 7; Rent: due [1]", notes)
 
 
 def test_rows_are_not_listed_for_a_question_about_one_of_them_or_that_asks_for_no_name():
