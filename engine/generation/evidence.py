@@ -43,7 +43,7 @@ from engine.model.encoder import Encoder
 from engine.prompt.answer_type import PERSON, asks_for_reason, expected_content, words_before
 from engine.prompt.followups import YEAR
 from engine.prompt.named_documents import several_documents
-from engine.prompt.overlap import CHOICE_WORDS, content_words, unsupported_words
+from engine.prompt.overlap import CHOICE_WORDS, content_stems, content_words, unsupported_words
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import QuestionKind, question_kind, split_parts
 from engine.prompt.table_questions import codes, names_columns
@@ -326,10 +326,11 @@ class Evidence:
         return [(log_probability(span.probability / mass), span) for span in likely]
 
     def _topic(self) -> list[Unit]:
-        """Return what is below the heading of most of the best quotes, for a summary of one section; often none."""
+        """Return what is below the heading of most of the best quotes, if the question has a word of it; often none."""
         headings = [self._ranker.headings[each.unit] for each in self._ranked[:MAX_TOPIC_UNITS]]
         heading, count = Counter(headings).most_common(1)[0] if headings else ("", 0)
-        if not heading or count < MIN_TOPIC_UNITS:
+        is_named = content_stems(heading) & content_stems(self._prepared.standalone_question)
+        if not is_named or count < MIN_TOPIC_UNITS:
             return []
         below = (unit for unit in self._ranker.units if self._ranker.headings[unit] == heading)
         return [unit for unit in below if unit.block.kind != "heading"][:MAX_SECTION_UNITS]

@@ -44,7 +44,7 @@ ALL = re.compile(
     r"|in der (?:liste|tabelle|datei))\b",
     re.I,
 )
-EXCLUDED = re.compile(r"\b(?:not|nicht) (?:the |those |die )?\w+", re.I)
+EXCLUDED = re.compile(r"(?:\b(?:not|never|nicht)|n['\u2019]t) (?:(?:the|those|yet|been|die|noch) )*(\w+)", re.I)
 FREE_OF_CHARGE = re.compile(
     r"\b(?:free|(?:no|without|at no) (?:charge|cost|fee)|costs? nothing|kostenlos\w*|gratis|umsonst|kostenfrei\w*)\b"
     r"|n['\u2019]t cost\b|\bnot cost\b|\bkoste\w* nichts\b",
@@ -117,39 +117,58 @@ def listed_rows(question: str, rows: Sequence[Cells]) -> list[int]:
 
 
 def filtered_rows(question: str, rows: Sequence[Cells]) -> list[int]:
-    """Return the rows that have the values which a question names, in all columns of which it names one.
+    """Return the rows with the values that a question names, in all columns of which it names one; none instead of all.
 
-    A value that all rows have says nothing, nor does one that follows 'not', or a number without its header. A question
-    about what is free names the values that say so.
+    A value that follows 'not' is none that they have. A number needs its header. A question about what is free names
+    the values that say so.
     """
-    stems = content_stems(EXCLUDED.sub("", question))
-    named = defaultdict[str, set[str]](set)
-    for header, value in set(chain.from_iterable(rows)):
-        words = content_stems(value)
-        is_clear = any(map(str.isalpha, value)) or content_stems(header) & stems
-        if (words and words <= stems and is_clear) or (FREE_OF_CHARGE.search(question) and FREE.fullmatch(value)):
-            named[header].add(value)
+    wanted, excluded = _named_values(question, rows)
     found = [
-        i for i, row in enumerate(rows) if all(dict(row).get(name, "") in values for name, values in named.items())
+        index
+        for index, row in enumerate(rows)
+        if all(dict(row).get(header, "") in values for header, values in wanted.items())
+        and not any(value in excluded.get(header, ()) for header, value in row)
+        and not TOTAL.match(row[0][1])
     ]
-    return found if named and len(found) < len(rows) else []
+    return found if (wanted or excluded) and len(found) < len(rows) else []
 
 
 def counted_rows(question: str, rows: Sequence[Cells], document_name: str) -> list[int]:
     """Return the rows that a question asks to count: 'How many tickets are open?', of which the first column is one.
 
-    None if a word of the question is in no header or named value, nor in the document's name: it may be a condition.
+    None if it has a word that is no named value, none of these values' headers and not in the document's name, or a
+    limit: it may be another condition.
     """
     counted, label = COUNTED.search(question), rows[0][0][0] if rows and rows[0] else ""
     names = content_stems(label)
-    if counted is None or not names & content_stems(counted[1]):
+    if counted is None or not names & content_stems(counted[1]) or limits(question):
         return []
     asked = content_stems(ALL.sub("", CLITIC.sub("", question))) - names - content_stems(document_name)
     if not asked:
-        return [index for index, row in enumerate(rows) if row and not TOTAL.match(row[0][1])]
-    found = filtered_rows(question, rows) or said_rows(question, rows, is_strict=True)
-    known = content_stems(" ".join(f"{header} {value}" for index in found for header, value in rows[index]))
-    return found if asked <= known else []
+        return [index for index, row in enumerate(rows) if not TOTAL.match(row[0][1])]
+    named = [each for values_of in _named_values(question, rows) for each in values_of.items()]
+    if asked <= content_stems(" ".join(" ".join([header, *values]) for header, values in named)):
+        return filtered_rows(question, rows)
+    headers = content_stems(" ".join(header for header, _ in rows[0]))
+    return said_rows(question, rows, is_strict=True) if asked <= headers else []
+
+
+def _named_values(question: str, rows: Sequence[Cells]) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+    """Return the values that a question names, by their header, and those that it excludes."""
+    stems, excluded_stems = (
+        content_stems(EXCLUDED.sub("", question)),
+        content_stems(" ".join(EXCLUDED.findall(question))),
+    )
+    is_free = bool(FREE_OF_CHARGE.search(question))
+    wanted, excluded = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    for header, value in set(chain.from_iterable(rows)):
+        words = content_stems(value)
+        is_clear = any(map(str.isalpha, value)) or content_stems(header) & stems
+        if (words and words <= stems and is_clear) or (is_free and FREE.fullmatch(value)):
+            wanted[header].add(value)
+        elif words and words <= excluded_stems:
+            excluded[header].add(value)
+    return wanted, excluded
 
 
 def said_rows(question: str, rows: Sequence[Cells], is_strict: bool = False) -> list[int]:

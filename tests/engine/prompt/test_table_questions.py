@@ -77,6 +77,8 @@ def test_a_number_of_the_question_is_within_the_first_range_of_a_row():
         ("Which 2 tickets are there?", []),  # the number without its header
         ("Which tickets cost nothing?", [1]),
         ("Which tickets are about lamps?", []),  # all of them
+        ("Which tickets are not open?", [1]),
+        ("Which tickets of Ann aren't open yet?", [1]),
         ("Which tickets are lost?", []),
     ],
 )

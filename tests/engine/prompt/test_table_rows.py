@@ -59,6 +59,8 @@ def test_the_passages_with_the_rows_that_decide_come_first(question, expected):
         ("How many dollars is order B-4?", 0),
         ("How many orders are lost?", 0),
         ("How many open orders were late?", 0),  # no column says that
+        ("How many orders aren't open?", 6),
+        ("How many open orders have an amount over 20?", 0),
         ("Which orders are open?", 2),
         ("What does an order cost?", 0),
     ],
