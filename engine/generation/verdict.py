@@ -61,7 +61,7 @@ def _text_says_no(question: str, answer: str) -> bool | None:
     """Return whether a text means no; None if it depends on a consent.
 
     Of several sentences the one that shares most words with the question decides, or of equal ones that with the last
-    word of the question, which mostly says what is asked; and of its clauses, if only some are negative, the one that
+    word of the question, which mostly is its point; and of its clauses, if only some are negative, the one that
     shares more than the others. A number or year of the question outside the limit means no, and so does 'only' before
     something that the question does not name.
     """

@@ -1,14 +1,13 @@
-"""The OpenAI-compatible API as its clients use it, the host guard, and the metrics."""
+"""The OpenAI-compatible API as its clients use it, the host guard, and downloads."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from threading import Event, Semaphore
+from threading import Event
 from unittest.mock import Mock
 
 import httpx
 import openai
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
@@ -16,11 +15,9 @@ from backend.interface.backend import Status
 from backend.interface.limits import MAX_QUESTIONS
 from engine.errors import LoadingFailed, QuestionTooLong
 from engine.request import ChatTurn, Request
-from server.page_picture import MAX_REQUESTS
 from server.routes import MAX_BODY_BYTES, app_kwargs
 from store.errors import ExportFailed, LibraryUnavailable
 from store.feedback import FILE_NAME, Feedback, Rating
-from store.types import Document
 from tests.server.conftest import until
 from tests.support.fake_backend.backend import METHODS, FakeBackend
 
@@ -36,13 +33,6 @@ def client(url):
 
 def post(url, **fields):
     return httpx.post(f"{url}{CHAT}", json={**ASK, **fields}, timeout=30)
-
-
-def measured(url, name, **labels):
-    """Return the sum of a metric's samples that have these labels."""
-    text = httpx.get(f"{url}metrics", timeout=60).text
-    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
-    return sum(each.value for each in samples if each.name == name and labels.items() <= each.labels.items())
 
 
 def test_the_openai_client_streams_a_conversation(client, backend):
@@ -354,42 +344,6 @@ def test_the_page_is_compressed_for_clients_that_can_read_it(url):
     assert httpx.get(url).text == plain.text and 3 * size < len(plain.content)
 
 
-def test_a_page_is_shown_as_a_picture(url, backend):
-    backend.stored_documents = [Document("1" * 64, "a.pdf", 9, 4, 8, 0.0), Document("2" * 64, "b.txt", 9, None, 8, 0.0)]
-    query = {"chunk": f"{'1' * 64}-2", "page": "2", "quote": "<b> & x"}
-    response = httpx.get(f"{url}page.png", params=query)
-    assert response.status_code == 200 and response.content.startswith(b"\x89PNG")
-    assert response.headers["content-type"] == "image/png" and response.headers["cache-control"] == "no-store"
-    for changed, status in (
-        ({"page": "two"}, 400),
-        ({"page": "-1"}, 400),
-        ({"page": ""}, 400),
-        ({"chunk": f"{'2' * 64}-1"}, 404),
-        ({"chunk": f"{'3' * 64}-1"}, 404),
-    ):
-        assert httpx.get(f"{url}page.png", params=query | changed).status_code == status, changed
-    assert httpx.get(f"{url}page.png", params=query, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
-
-
-def test_pages_that_take_long_leave_the_other_threads_free(url, backend, monkeypatch):
-    started, may_end = Semaphore(0), Event()
-
-    def draw(chunk, page, quote):
-        started.release()
-        may_end.wait(20)
-
-    monkeypatch.setattr(backend, "page_picture", draw)
-    query = {"chunk": "1", "page": "1"}
-    with ThreadPoolExecutor(MAX_REQUESTS) as pool:
-        drawn = [pool.submit(httpx.get, f"{url}page.png", params=query, timeout=30) for _ in range(MAX_REQUESTS)]
-        assert all(started.acquire(timeout=20) for _ in drawn)
-        refused = httpx.get(f"{url}page.png", params=query)
-        assert refused.status_code == 429 and int(refused.headers["Retry-After"]) > 0
-        may_end.set()
-        assert {each.result().status_code for each in drawn} == {404}
-    assert httpx.get(f"{url}page.png", params=query).status_code == 404
-
-
 def test_the_library_is_exported_for_this_site_once_at_a_time(url, backend, monkeypatch):
     started, may_end = Event(), Event()
 
@@ -413,51 +367,3 @@ def test_the_library_is_exported_for_this_site_once_at_a_time(url, backend, monk
     assert httpx.get(f"{url}library.zip").json()["error"]["type"] == "server_error"
     monkeypatch.undo()
     assert httpx.get(f"{url}library.zip").content == b"PK exported"
-
-
-def test_metrics_count_drafts_by_what_verification_found(url, backend):
-    for draft in ("other", backend.answer, ""):
-        backend.draft = draft
-        list(backend.ask(Request("why?", draft=True), Event()))
-    assert [measured(url, "kvscope:drafts_total", status=each) for each in ("changed", "unchanged")] == [1, 1]
-    assert measured(url, "kvscope:drafts_total") == 2
-
-
-def test_metrics_count_every_request_once_wherever_it_came_from(url, backend):
-    assert post(url, stream=True).status_code == post(url).status_code == 200
-    *_, paged = backend.ask(Request("the page asks too", method="full"), Event())
-    assert post(url, kvscope={"options": {"x": 1}}).status_code == 400
-    left = backend.ask(Request("why?", method="epic"), Event())
-    next(left)
-    assert measured(url, "vllm:num_requests_waiting") == 1
-    left.close()
-    assert measured(url, "vllm:num_requests_waiting") == measured(url, "vllm:num_requests_running") == 0
-    for model, reason, count in (("cacheclip", "stop", 2), ("full", "stop", 1), ("epic", "abort", 1)):
-        labels = {"model_name": f"kvscope/{model}", "finished_reason": reason}
-        assert measured(url, "vllm:request_success_total", **labels) == count
-    assert measured(url, "vllm:request_success_total") == 4
-    assert measured(url, "kvscope:request_failures_total", error="BadRequest") == 1
-    assert measured(url, "vllm:time_to_first_token_seconds_count") == 3
-    assert measured(url, "vllm:time_to_first_token_seconds_sum", model_name="kvscope/full") == paged.trace.ttft_ms / 1e3
-
-
-def test_metrics_count_passage_tokens_by_cache_result(url, backend):
-    (*_, answer), (*_, full) = (backend.ask(Request("why?", method=m), Event()) for m in ("cacheclip", "full"))
-    for kind, found in (("exact", "exact prefix hit"), ("chunk", "chunk hit"), ("missed", "miss")):
-        tokens = sum(source.tokens for source in answer.sources if source.cache_result == found)
-        assert measured(url, "kvscope:passage_tokens_total", found=kind) == tokens > 0
-    assert measured(url, "kvscope:passage_tokens_total", found="unused") == full.context_tokens
-    assert measured(url, "vllm:prefix_cache_queries_total") == answer.context_tokens
-    assert measured(url, "vllm:prefix_cache_hits_total") == measured(url, "kvscope:passage_tokens_total", found="exact")
-    reused = sum(source.tokens - source.recomputed_tokens for source in answer.sources if source.cache_result != "miss")
-    assert measured(url, "vllm:prompt_tokens_cached_total") == reused
-    assert measured(url, "vllm:generation_tokens_total") == answer.new_tokens + full.new_tokens
-
-
-def test_metrics_have_the_tiers_and_nothing_of_other_backends(url, backend):
-    backend.stored_documents = [Document("a" * 64, "a.txt", 1, None, 1, 0.0)]
-    host, disk = backend.tier_usage()
-    assert measured(url, "kvscope:kv_bytes", tier="disk") == disk.size_bytes
-    assert measured(url, "vllm:kv_cache_usage_perc") == host.size_bytes / host.budget_bytes
-    list(FakeBackend(0).ask(Request("elsewhere"), Event()))
-    assert measured(url, "vllm:request_success_total") == 0
