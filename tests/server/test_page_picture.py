@@ -6,6 +6,7 @@ from threading import Event, Semaphore
 import httpx
 
 from server.page_picture import MAX_REQUESTS
+from store.types import Document
 
 
 def test_a_page_is_shown_as_a_picture(url, backend):
