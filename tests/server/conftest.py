@@ -16,6 +16,7 @@ from server.limits import limit_questions
 from server.routes import app_kwargs
 from store.audit import NO_LOG, AuditLog
 from tests.support.fake_backend.backend import FakeBackend
+from tests.support.ports import free_port
 from ui.layout import App, launch_options
 
 PASSWORD = "correct horse"
@@ -38,7 +39,9 @@ def serving(access: Access, audit: AuditLog = NO_LOG) -> Iterator[Server]:
     limited = audited(limit_questions(backend, access.limits), audit)
     page = App(limited, login=access.credentials is not None).blocks
     options = launch_options(app_kwargs(limited, "127.0.0.1", access, audit=audit))
-    _, url, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **options)
+    _, url, _ = page.launch(
+        server_name="127.0.0.1", server_port=free_port(), prevent_thread_lock=True, quiet=True, **options
+    )
     yield Server(backend, page, url)
     page.close()
 

@@ -13,6 +13,7 @@ from gradio_client import Client, handle_file
 from engine.analysis.comparison import CompareRequest
 from engine.request import ChatTurn, Request
 from tests.support.fake_backend.backend import METHODS, FakeBackend
+from tests.support.ports import free_port
 from ui.layout import App, launch_options
 
 
@@ -24,7 +25,9 @@ def backend():
 @pytest.fixture(scope="module")
 def url(backend):
     page = App(backend).blocks
-    _, url, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **launch_options())
+    _, url, _ = page.launch(
+        server_name="127.0.0.1", server_port=free_port(), prevent_thread_lock=True, quiet=True, **launch_options()
+    )
     yield url
     page.close()
 

@@ -10,6 +10,7 @@ import pytest
 
 from server.routes import app_kwargs
 from tests.support.fake_backend.backend import FakeBackend
+from tests.support.ports import free_port
 from ui.layout import App, launch_options
 
 SECRETS = re.compile(
@@ -57,7 +58,7 @@ def page():
     backend = FakeBackend(pace_s=0)
     blocks = App(backend).blocks
     options = {**launch_options(app_kwargs(backend, "127.0.0.1")), "show_error": True}
-    blocks.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **options)
+    blocks.launch(server_name="127.0.0.1", server_port=free_port(), prevent_thread_lock=True, quiet=True, **options)
     yield blocks
     blocks.close()
 

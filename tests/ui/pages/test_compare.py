@@ -15,6 +15,7 @@ from engine.analysis.comparison import ComparedPassage, CompareRequest
 from store.errors import KVScopeError
 from tests.support.fake_backend.backend import FakeBackend
 from tests.support.fake_backend.comparison import FakeComparison
+from tests.support.ports import free_port
 from tests.ui.conftest import ME
 from ui.components.differences import mark_differences
 from ui.figures.pareto import pareto_figure, pareto_front
@@ -275,7 +276,9 @@ def client():
     backend = FakeBackend(pace_s=0)
     backend.comparison.pace_s = 0
     blocks = App(backend).blocks
-    _, url, _ = blocks.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **launch_options())
+    _, url, _ = blocks.launch(
+        server_name="127.0.0.1", server_port=free_port(), prevent_thread_lock=True, quiet=True, **launch_options()
+    )
     yield Client(url, verbose=False)
     blocks.close()
 
