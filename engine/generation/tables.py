@@ -95,15 +95,22 @@ class Tables:
                 yield units
 
     def _rows_with(self, row: Unit) -> list[Unit]:
-        """Return the rows of the table of a row, also those in other passages of its document; none of other units."""
-        hits = self._prepared.hits
+        """Return the rows of the table of a row, also those in other passages of its document; none of other units.
+
+        Passages overlap, so a row of two of them is returned once.
+        """
+        hits, own = self._prepared.hits, self._ranker.text(row)
         headers = {header for header, _ in self.row(row)}
 
         def is_of_table(unit: Unit) -> bool:
             is_same = not hits or hits[unit.passage].chunk.document_id == hits[row.passage].chunk.document_id
             return is_same and len(headers & {header for header, _ in self.row(unit)}) * 2 > len(headers)
 
-        return [unit for unit in self._ranker.units if is_of_table(unit)]
+        rows = dict[str, Unit]()
+        for unit in filter(is_of_table, self._ranker.units):
+            text = self._ranker.text(unit)
+            rows.setdefault(text, row if text == own else unit)
+        return list(rows.values())
 
     def _name(self, row: Unit) -> Unit:
         """Return the part of a row that names it: the cell below the header that the question asks for, or the first.

@@ -71,6 +71,14 @@ def test_counted_rows_are_quoted_after_their_number():
     assert found.has_answer
 
 
+def test_a_row_of_two_overlapping_passages_is_listed_once():
+    first, shared, last = (f"| Plot: {number} | Rent: due |" for number in (3, 4, 7))
+    other = "| Plot: 5 | Rent: paid |"
+    passages = "\n".join((first, other, shared)), "\n".join((shared, last))
+    found = evidence("Which plots have rent due?", Scorer("4"), *passages, documents=("plots", "plots"))
+    assert texts_of(found.quoted_answer()) == [first, shared, last]
+
+
 @pytest.mark.parametrize(("num_rows", "notes"), [(2, ()), (7, ("7 rows of the table are meant; 2 are shown.",))])
 def test_a_list_says_if_the_whole_table_has_more_such_rows(num_rows, notes):
     rows = "| Plot: 3 | Rent: paid |\n| Plot: 4 | Rent: due |\n| Plot: 7 | Rent: due |"
