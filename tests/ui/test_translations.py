@@ -72,7 +72,9 @@ def is_translated(text):
 
 
 def is_interface(text):
-    return text not in ARE_DATA and not re.match(r"hf download |\d+th$", text) and re.search(r"[A-Za-z]{2}", text)
+    is_quantity = QUANTITY.fullmatch(" ".join(text.split()))
+    is_data = is_quantity or text in ARE_DATA or re.match(r"hf download |\d+th$", text)
+    return not is_data and re.search(r"[A-Za-z]{2}", text)
 
 
 def test_every_text_of_the_page_is_translated():
