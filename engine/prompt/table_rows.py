@@ -47,10 +47,12 @@ def with_deciding_rows(finder: Finder, question: str, hits: Sequence[Hit]) -> li
 
 def _tables(finder: Finder, hits: Sequence[Hit]) -> Iterator[list[Row]]:
     """Yield the rows of each table that has a row in the hits; none of a document that is too long."""
-    for hit in hits:
-        headers = {header for cells in islice(_rows(hit.chunk), 1) for header, _ in cells}
-        chunks = finder.chunks(hit.chunk.document_id) if headers else []
-        if 0 < len(chunks) <= MAX_CHUNKS:
+    first = ((hit.chunk.document_id, cells) for hit in hits for cells in islice(_rows(hit.chunk), 1))
+    for document, headers in dict.fromkeys(
+        (document, frozenset(name for name, _ in cells)) for document, cells in first
+    ):
+        chunks = finder.chunks(document)
+        if len(chunks) <= MAX_CHUNKS:
             yield list(_rows_with(headers, chunks))
 
 
