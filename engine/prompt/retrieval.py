@@ -15,7 +15,7 @@ from engine.prompt.named_documents import several_documents, split_topic
 from engine.prompt.pack import PreparedPrompt, pack
 from engine.prompt.question_kind import QuestionKind, question_kind
 from engine.prompt.section_versions import compare_sections
-from engine.prompt.table_rows import count_rows, with_deciding_rows
+from engine.prompt.table_rows import with_deciding_rows
 from engine.prompt.template import PromptTemplate
 from engine.prompt.versions import compare_documents
 from engine.request import Request
@@ -32,12 +32,13 @@ def prepare_stages(
     compared = compare_documents(finder, request) or compare_sections(finder, request)
     different = compared.hits() if compared else []
     for hits in [different] if different else retrieve(finder, request):
+        found, num_table_rows = (hits, 0) if different else with_deciding_rows(finder, request.question, hits)
+        hits = hits if request.whole_document else found  # those of a whole document stay in its order
         trace.add("search", start_ms)
         with trace.stage("lookup"):
-            prepared = pack(template, request, hits, max_tokens)
+            prepared = replace(pack(template, request, hits, max_tokens), num_table_rows=num_table_rows)
             if compared:
                 prepared = compared.add_to(prepared)
-            prepared = replace(prepared, num_table_rows=count_rows(finder, request.question, hits))
         yield replace(prepared, notes=notes + prepared.notes)
         start_ms = trace.now_ms()
 
@@ -67,10 +68,7 @@ def retrieve(finder: Finder, request: Request) -> Iterator[list[Hit]]:
             return
         stages = _retrieve(finder, request, request.question)
         is_summary = question_kind(request.question) is QuestionKind.SUMMARY
-        for hits in stages:
-            yield (
-                _with_opening(finder, hits, top_k) if is_summary else with_deciding_rows(finder, request.question, hits)
-            )
+        yield from (_with_opening(finder, hits, top_k) for hits in stages) if is_summary else stages
         return
     previous = request.history[-1].chunk_ids
     earlier = " ".join(turn.question for turn in turns)

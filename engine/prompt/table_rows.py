@@ -19,30 +19,22 @@ MAX_ROW_CHUNKS = 8  # with rows that a question asks for
 Row = tuple[Cells, Chunk]
 
 
-def count_rows(finder: Finder, question: str, hits: Sequence[Hit]) -> int:
-    """Return how many rows a question asks to count or to list, of the first table of the hits that has some; or 0."""
-    is_list = question_kind(question) is QuestionKind.LIST
-    tables = _tables(finder, hits) if is_list or COUNTED.search(question) else ()
-    counts = (len(_deciding_rows(question, rows, is_list)) for rows in tables)
-    return next(filter(None, counts), 0)
-
-
-def with_deciding_rows(finder: Finder, question: str, hits: Sequence[Hit]) -> list[Hit]:
+def with_deciding_rows(finder: Finder, question: str, hits: Sequence[Hit]) -> tuple[list[Hit], int]:
     """Return hits with the passages before them that have the rows which decide a question, if search found the table.
 
-    As many as there were, unless more passages have rows that a question asks to list.
+    As many as there were, unless more passages have rows that a question asks to list. Also returns how many rows the
+    question asks to count or to list; 0 if it does neither.
     """
-    is_list = question_kind(question) is QuestionKind.LIST
-    may_decide = is_list or ASKS_WHICH.search(question) or COUNTED.search(question)
-    for rows in _tables(finder, hits) if may_decide else ():
-        deciding = _deciding_rows(question, rows, is_list)
-        if deciding:
+    is_list, is_count = question_kind(question) is QuestionKind.LIST, bool(COUNTED.search(question))
+    for rows in _tables(finder, hits) if is_list or is_count or ASKS_WHICH.search(question) else ():
+        if deciding := _deciding_rows(question, rows, is_list, is_count):
             chunks = list(dict.fromkeys(rows[index][1] for index in deciding))
             known = {hit.chunk: hit for hit in hits}
             first = [known.get(chunk) or Hit(chunk, 0.0, similarity=None, matched_words=False) for chunk in chunks]
             first = first[: MAX_ROW_CHUNKS if is_list else len(hits)]
-            return [*first, *(hit for hit in hits if hit not in first)][: max(len(hits), len(first))]
-    return list(hits)
+            ordered = [*first, *(hit for hit in hits if hit not in first)]
+            return ordered[: max(len(hits), len(first))], len(deciding) if is_list or is_count else 0
+    return list(hits), 0
 
 
 def _tables(finder: Finder, hits: Sequence[Hit]) -> Iterator[list[Row]]:
@@ -56,11 +48,11 @@ def _tables(finder: Finder, hits: Sequence[Hit]) -> Iterator[list[Row]]:
             yield list(_rows_with(headers, chunks))
 
 
-def _deciding_rows(question: str, table: Sequence[Row], is_list: bool) -> list[int]:
+def _deciding_rows(question: str, table: Sequence[Row], is_list: bool, is_count: bool) -> list[int]:
     """Return the rows that a question asks for: those that it counts or filters, or the one with its superlative."""
     rows = [cells for cells, _ in table]
-    if rows and (counted := counted_rows(question, rows, table[0][1].document_name)):
-        return counted
+    if is_count:
+        return counted_rows(question, rows, table[0][1].document_name) if rows else []
     if SUPERLATIVE.search(question):
         extreme = extreme_cell(question, rows, similarities={})
         return [extreme.row] if extreme and extreme.is_certain and not extreme.is_header else []

@@ -280,3 +280,13 @@ def test_a_question_that_names_two_documents_has_passages_of_both_and_of_no_othe
     request = Request("What do boats and rules say about dogs on boats?", passages=4, max_new_tokens=4)
     assert {each.partition("-")[0] for each in chosen(request, finder)} == {"boats", "rules"}
     assert {each.partition("-")[0] for each in chosen(replace(request, documents=("rules",)), finder)} == {"rules"}
+
+
+def test_rows_are_counted_in_a_whole_document_whose_passages_keep_their_order():
+    finder = KeywordFinder(orders=["All orders.", "| Order: 1 | Status: sent |\n| Order: 2 | Status: open |"])
+    request = Request("How many orders are open?", whole_document=True, documents=("orders",), max_new_tokens=4)
+    prompt = PromptTemplate(tiny.decoder().tokenizer)
+    *_, prepared = prepare_stages(finder, prompt, request, 4096, Trace())
+    assert (ids(prepared.hits), prepared.num_table_rows) == (["orders-0", "orders-1"], 1)
+    *_, prepared = prepare_stages(finder, prompt, replace(request, whole_document=False), 4096, Trace())
+    assert (ids(prepared.hits), prepared.num_table_rows) == (["orders-1", "orders-0"], 1)

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.prompt.table_rows import MAX_ROW_CHUNKS, count_rows, with_deciding_rows
+from engine.prompt.table_rows import MAX_ROW_CHUNKS, with_deciding_rows
 from store.types import Chunk, Hit
 
 STATUS = ("sent", "sent", "sent", "open", "sent", "sent", "open", "sent")
@@ -45,7 +45,7 @@ HITS = [Hit(chunk, 1.0, 0.5, True) for chunk in (NOTE, ORDERS[0], ORDERS[5])]
     ],
 )
 def test_the_passages_with_the_rows_that_decide_come_first(question, expected):
-    found = with_deciding_rows(FINDER, question, HITS)
+    found, _ = with_deciding_rows(FINDER, question, HITS)
     assert [hit.chunk.id for hit in found] == expected
     assert all(hit in found for hit in HITS if hit.chunk.id in expected)  # with their scores
 
@@ -66,11 +66,12 @@ def test_the_passages_with_the_rows_that_decide_come_first(question, expected):
     ],
 )
 def test_rows_of_the_whole_table_are_counted(question, count):
-    assert count_rows(FINDER, question, HITS) == count
+    assert with_deciding_rows(FINDER, question, HITS)[1] == count
 
 
 def test_many_rows_are_limited_and_a_table_that_was_not_found_is_not_read():
     rows = split([order(number, "open" if number % 2 else "sent", 5) for number in range(60)])
     finder = SimpleNamespace(chunks=lambda document: rows)
-    assert len(with_deciding_rows(finder, "Which orders are open?", [Hit(rows[0], 1.0, 0.5, True)])) == MAX_ROW_CHUNKS
-    assert with_deciding_rows(None, "Which orders are open?", HITS[:1]) == HITS[:1]
+    found, count = with_deciding_rows(finder, "Which orders are open?", [Hit(rows[0], 1.0, 0.5, True)])
+    assert (len(found), count) == (MAX_ROW_CHUNKS, 30)
+    assert with_deciding_rows(None, "Which orders are open?", HITS[:1]) == (HITS[:1], 0)
