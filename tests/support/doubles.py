@@ -1,6 +1,7 @@
 """Test doubles of the store, and an engine on a tiny model."""
 
 import re
+from itertools import accumulate
 from threading import Event
 
 import torch
@@ -86,8 +87,8 @@ class KeywordFinder:
     def __init__(self, **documents):
         self.chunks_by_document = {
             name: [
-                Chunk(f"{name}-{at}", name, f"{name}.txt", at, None, 0, len(text), text)
-                for at, text in enumerate(texts)
+                Chunk(f"{name}-{at}", name, f"{name}.txt", at, None, start, start + len(text), text)
+                for at, (text, start) in enumerate(zip(texts, accumulate(map(len, texts), initial=0), strict=False))
             ]
             for name, texts in documents.items()
         }
