@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <utility>
@@ -320,6 +321,28 @@ template <int D> void Step::run(int threads, int parts) {
 }
 
 }  // namespace
+
+// Round weight [outputs][inputs] to int8, with the largest of each output at 127, into memory of zeros: see `Linear`.
+extern "C" void pack_int8(const bf16 *weight, int64_t outputs, int64_t inputs, int8_t *packed, float *scales, int32_t *sums,
+                          int threads) {
+#pragma omp parallel for num_threads(threads)
+    for (int64_t o = 0; o < outputs; o++) {
+        const bf16 *row = weight + o * inputs;
+        __m512 largest = _mm512_setzero_ps();
+        for (int64_t i = 0; i < inputs; i += 16) largest = _mm512_max_ps(largest, _mm512_abs_ps(load16(row + i)));
+        scales[o] = std::max(_mm512_reduce_max_ps(largest), 1e-12f) / 127;
+        __m512i sum = _mm512_setzero_si512();
+        for (int64_t i = 0; i < inputs; i += 16) {
+            const __m512i rounded = _mm512_cvtps_epi32(_mm512_div_ps(load16(row + i), _mm512_set1_ps(scales[o])));
+            sum = _mm512_add_epi32(sum, rounded);
+            int8_t bytes[16];
+            _mm_storeu_si128((__m128i *)bytes, _mm512_cvtepi32_epi8(rounded));
+            int8_t *quads = packed + o / OUTPUTS * OUTPUTS * inputs + i * OUTPUTS + o % OUTPUTS * 4;
+            for (int q = 0; q < 4; q++) std::memcpy(quads + q * OUTPUTS * 4, bytes + q * 4, 4);
+        }
+        sums[o] = _mm512_reduce_add_epi32(sum);
+    }
+}
 
 // Sizes are multiples of 16, except the vocabulary's. `hidden` holds the token embeddings and is overwritten. Returns 0, 1
 // for an unsupported shape, or 2 if memory is short. Attention is split into `parts`, on which the rounding of the result

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
+from engine.model.huge_pages import HugePages
 from engine.model.kernels.thread_choice import ThreadChoice
 from engine.model.kv_buffer import KVBuffer
 
@@ -17,7 +17,6 @@ MAX_ROWS = 8
 HEAD_DIMS = (64, 128)
 MAX_GROUPS = 16  # query heads per key head
 OUTPUTS = 16  # of a linear layer, computed together: int8 weights are padded to a multiple of it
-ROUNDED_ROWS = 4096  # rounded together: bounds the memory in use meanwhile
 _INT64, _POINTER = ctypes.c_int64, ctypes.c_void_p
 
 
@@ -62,7 +61,11 @@ class DecodeStep:
         )
         if not is_supported:
             raise ValueError(f"{config.model_type} with {attention.head_dim} channels per head is not supported")
-        self._function = ctypes.CDLL(str(library)).decode_step
+        functions = ctypes.CDLL(str(library))
+        self._pack_int8 = functions.pack_int8
+        self._pack_int8.argtypes = [_POINTER, _INT64, _INT64, *3 * [_POINTER], ctypes.c_int]
+        self._pack_int8.restype = None
+        self._function = functions.decode_step
         self._function.argtypes = [*8 * [_POINTER], *2 * [ctypes.c_float], *3 * [ctypes.c_int]]
         self._threads = ThreadChoice(torch.get_num_threads())
         self._tensors: list[Tensor] = []  # that the structures point to
@@ -79,6 +82,8 @@ class DecodeStep:
             mlp.down_proj.in_features,
             self._vocabulary,
         )
+        linears = [module for layer in layers for module in layer.modules() if isinstance(module, nn.Linear)]
+        self._pages = HugePages([_int8_bytes(linear) for linear in (*linears, model.lm_head)] if use_int8 else [])
         self._layers = (_Layer * len(layers))(*(self._pack_layer(layer) for layer in layers))
         self._final_norm = self._fp32(model.model.norm.weight)
         self._head = self._pack(model.lm_head)
@@ -92,25 +97,19 @@ class DecodeStep:
         return _Layer(*map(self._pack, linears), *(norm and self._fp32(norm.weight) for norm in norms))
 
     def _pack(self, linear: nn.Linear) -> _Linear:
-        weight = linear.weight.detach()
+        weight = linear.weight.detach().contiguous()
         bias = None if linear.bias is None else self._fp32(linear.bias)
         if weight.dtype is not torch.bfloat16:
             raise ValueError(f"weights in {weight.dtype} are not supported")
         if not self._use_int8:
             return _Linear(self._keep(weight), None, None, bias)
         outputs, inputs = weight.shape
-        blocks = -(-outputs // OUTPUTS)
-        scale, sums = torch.zeros(blocks * OUTPUTS), torch.zeros(blocks * OUTPUTS, dtype=torch.int32)
-        packed = torch.zeros((blocks, inputs // 4, OUTPUTS, 4), dtype=torch.int8)
-        for start in range(0, outputs, ROUNDED_ROWS):
-            rows = weight[start : start + ROUNDED_ROWS].float()
-            row_scale = rows.abs().amax(1).clamp(min=1e-12) / 127
-            rounded = (rows / row_scale[:, None]).round().to(torch.int8)
-            end = start + len(rows)
-            scale[start:end], sums[start:end] = row_scale, rounded.sum(1, dtype=torch.int32)
-            padded = functional.pad(rounded, (0, 0, 0, -len(rows) % OUTPUTS)).view(-1, OUTPUTS, inputs // 4, 4)
-            packed[start // OUTPUTS :][: len(padded)] = padded.transpose(1, 2)
-        return _Linear(self._keep(packed), self._keep(scale), self._keep(sums), bias)
+        packed = self._keep(self._pages.zeros([_int8_bytes(linear)], torch.int8))
+        padded = -(-outputs // OUTPUTS) * OUTPUTS
+        scale, sums = self._keep(torch.zeros(padded)), self._keep(torch.zeros(padded, dtype=torch.int32))
+        threads = torch.get_num_threads()
+        self._pack_int8(weight.data_ptr(), outputs, inputs, packed, scale, sums, threads)
+        return _Linear(packed, scale, sums, bias)
 
     def _fp32(self, tensor: Tensor) -> int:
         return self._keep(tensor.detach().float())
@@ -164,3 +163,7 @@ class DecodeStep:
         for buffer, slot in zip(buffers, slots.tolist(), strict=True):
             buffer.length = max(buffer.length, slot + 1)
         return logits
+
+
+def _int8_bytes(linear: nn.Linear) -> int:
+    return -(-linear.out_features // OUTPUTS) * OUTPUTS * linear.in_features

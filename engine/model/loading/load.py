@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from engine.errors import BadRequest, ModelNotFound, UnsupportedModel
 from engine.model.decoder import Decoder
+from engine.model.huge_pages import use_huge_pages
 from engine.model.kernels.fused_layer import FusedLayer, LayerOps
 from engine.model.kernels.load import KernelChoice
 from engine.model.loading.lora import merge_lora
@@ -63,6 +64,8 @@ def load_decoder(
     if not tokenizer.is_fast:
         raise UnsupportedModel(f"The tokenizer in {folder} provides no character offsets.")
     if adapter is not None:
+        if device.type == "cpu":
+            use_huge_pages(model)  # merging would copy them, page by page
         merge_lora(model, adapter)
     decoder = Decoder(model.to(device).eval(), tokenizer, name or folder.name)
     decoder.selftest_result = selftest(decoder)
