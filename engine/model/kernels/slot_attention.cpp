@@ -4,7 +4,8 @@
 //
 // A lane is one row of one query head. 48 lanes of a key head's group run together, in three vectors of 16 (with AMX 32,
 // in two), so every key and value is read once for all of them: the logits of a block of keys are held transposed,
-// [keys][lanes], and so are the outputs, [head dimension][lanes]. A lane's result does not depend on the other lanes.
+// [keys][lanes], and so are the outputs, [head dimension][lanes]. Several such sets of lanes take a block of keys in turn, so
+// that it is read from memory once. A lane's result does not depend on the other lanes.
 
 #include <immintrin.h>
 #include <omp.h>
@@ -22,6 +23,8 @@ namespace {
 
 constexpr int vectors(bool amx) { return amx ? 2 : 3; }
 constexpr int KEY_BLOCK = 128;  // keys per step of the online softmax
+constexpr int MAX_SETS = 8;     // of lanes, which attend to a block of keys one after another while it is in the cache
+constexpr int MIN_TASKS = 8;    // per thread, so that all finish at about the same time
 constexpr int PAD = 32;         // keys are processed in multiples of it
 constexpr int TILE = 8;         // keys, or dimensions, whose sums are in registers together: 8 x 3 of 32
 constexpr int TAIL = 16;        // the last num_keys % TAIL keys are copied, so that whole tiles can be read
@@ -39,6 +42,10 @@ struct Problem {
     int groups;       // query heads per key head
     float scale;      // of the logits, times log2(e)
     float *log_sums;  // [query heads][rows], each row's log-sum-exp of the scaled logits; or null
+
+    int64_t lanes() const { return num_rows * groups; }  // of a key head
+    int64_t row_of(int64_t lane) const { return lane / groups; }
+    int64_t head_of(int64_t key_head, int64_t lane) const { return key_head * groups + lane % groups; }
 };
 
 char *aligned(size_t bytes) { return static_cast<char *>(std::aligned_alloc(64, (bytes + 4095) / 4096 * 4096)); }
@@ -179,107 +186,143 @@ inline void multiply(__m512 sums[TILE][VECTORS], const uint32_t *left, int64_t l
     }
 }
 
-template <int D, int LANES> struct Workspace {
-    alignas(64) float logits[KEY_BLOCK * LANES];
-    alignas(64) uint32_t weights[KEY_BLOCK / 2 * LANES];
+// LANES lanes of a key head, and their online softmax so far.
+template <int D, int LANES> struct Lanes {
+    int64_t first;               // lane
+    int count, lowest, highest;  // lanes in use, and their slots
+    __m512i slots[LANES / 16];
+    __m512 maxima[LANES / 16], sums[LANES / 16];
     alignas(64) uint32_t queries[D / 2 * LANES];  // pairs of dimensions
     alignas(64) float outputs[D * LANES];
 };
 
-// Lanes first..first + LANES of a key head; `pairs` are its packed values, `tail` its last keys, from `tail_start` on and
-// followed by zeros.
+template <int D, int LANES> struct Workspace {
+    alignas(64) float logits[KEY_BLOCK * LANES];
+    alignas(64) uint32_t weights[KEY_BLOCK / 2 * LANES];
+    Lanes<D, LANES> lanes[MAX_SETS];
+};
+
+// Start with lanes first..first + LANES of a key head.
 template <int D, bool AMX>
-void attend_lanes(const Problem &p, int head, int64_t first, const uint32_t *pairs, const bf16 *tail, int64_t tail_start,
-                  Workspace<D, 16 * vectors(AMX)> &w) {
+void begin_lanes(const Problem &p, int64_t head, int64_t first, Lanes<D, 16 * vectors(AMX)> &lanes) {
     constexpr int VECTORS = vectors(AMX), LANES = 16 * VECTORS;
-    const int count = static_cast<int>(std::min<int64_t>(LANES, p.num_rows * p.groups - first));
-    auto row_of = [&](int lane) { return (first + lane) / p.groups; };
-    auto head_of = [&](int lane) { return static_cast<int64_t>(head) * p.groups + (first + lane) % p.groups; };
-    __m512 maxima[VECTORS], sums[VECTORS], rescale[VECTORS];
-    __m512i slots[VECTORS];
+    lanes.first = first;
+    lanes.count = static_cast<int>(std::min<int64_t>(LANES, p.lanes() - first));
     alignas(64) int32_t lane_slots[LANES];
-    for (int lane = 0; lane < LANES; lane++) lane_slots[lane] = static_cast<int32_t>(p.slots[row_of(std::min(lane, count - 1))]);
+    for (int i = 0; i < LANES; i++)
+        lane_slots[i] = static_cast<int32_t>(p.slots[p.row_of(first + std::min(i, lanes.count - 1))]);
     for (int v = 0; v < VECTORS; v++) {
-        slots[v] = _mm512_load_si512(lane_slots + 16 * v);
-        maxima[v] = _mm512_set1_ps(-INFINITY);
-        sums[v] = _mm512_setzero_ps();
+        lanes.slots[v] = _mm512_load_si512(lane_slots + 16 * v);
+        lanes.maxima[v] = _mm512_set1_ps(-INFINITY);
+        lanes.sums[v] = _mm512_setzero_ps();
         for (int d = 0; d < D / 2; d += 16) {
             __m512i r[16];
             for (int i = 0; i < 16; i++) {
-                const int lane = 16 * v + i;
-                r[i] = lane < count ? _mm512_loadu_si512(p.query.at(head_of(lane), row_of(lane)) + 2 * d) : _mm512_setzero_si512();
+                const int64_t lane = first + 16 * v + i;
+                r[i] = 16 * v + i < lanes.count ? _mm512_loadu_si512(p.query.at(p.head_of(head, lane), p.row_of(lane)) + 2 * d)
+                                                : _mm512_setzero_si512();
             }
             transpose(r);
-            for (int i = 0; i < 16; i++) _mm512_store_si512(w.queries + (d + i) * LANES + 16 * v, r[i]);
+            for (int i = 0; i < 16; i++) _mm512_store_si512(lanes.queries + (d + i) * LANES + 16 * v, r[i]);
         }
     }
-    std::memset(w.outputs, 0, sizeof w.outputs);
-    const int lowest = lane_slots[0], highest = lane_slots[LANES - 1];
-    for (int start = 0; start <= highest; start += KEY_BLOCK) {
-        const int keys = std::min(KEY_BLOCK, (highest + 1 - start + PAD - 1) / PAD * PAD);
-        auto keys_at = [&](int k) {
-            const bool in_tail = start + k >= tail_start;
-            return Rows{in_tail ? tail + (start + k - tail_start) * D : p.key.at(head, start + k), in_tail ? D : p.key.row};
-        };
-        if constexpr (AMX) {
-            for (int k = 0; k < keys; k += 32)
-                multiply_tiles<false>(keys_at(k), keys_at(k + 16), 32, w.queries, D / 32, w.logits + k * LANES);
-        } else {
-            for (int k = 0; k < keys; k += TILE) {
-                const Rows rows = keys_at(k);
-                __m512 tile[TILE][VECTORS];
-                for (auto &each : tile)
-                    for (__m512 &sum : each) sum = _mm512_setzero_ps();
-                multiply(tile, reinterpret_cast<const uint32_t *>(rows.data), rows.stride / 2, 1, w.queries, D / 2);
-                for (int i = 0; i < TILE; i++)
-                    for (int v = 0; v < VECTORS; v++) _mm512_store_ps(w.logits + (k + i) * LANES + 16 * v, tile[i][v]);
-            }
-        }
-        const bool is_masked = start + keys - 1 > lowest;
-        (is_masked ? softmax_block<true, VECTORS> : softmax_block<false, VECTORS>)(w.logits, w.weights, keys, start, slots,
-                                                                                   p.scale, maxima, sums, rescale);
-        const uint32_t *block = pairs + start / 2 * D;
-        if constexpr (AMX) {
-            for (int v = 0; v < VECTORS; v++)
-                if (_mm512_cmpneq_ps_mask(rescale[v], _mm512_set1_ps(1.0f)))
-                    for (float *x = w.outputs + 16 * v; x < w.outputs + D * LANES; x += LANES)
-                        _mm512_store_ps(x, _mm512_mul_ps(_mm512_load_ps(x), rescale[v]));
-            for (int d = 0; d < D; d += 32) {
-                const bf16 *first = reinterpret_cast<const bf16 *>(block + d * (PAD / 2));
-                multiply_tiles<true>({first, PAD}, {first + 16 * PAD, PAD}, D * PAD, w.weights, keys / PAD, w.outputs + d * LANES);
-            }
-        } else {
-            for (int d = 0; d < D; d += TILE) {
-                __m512 tile[TILE][VECTORS];
-                for (int i = 0; i < TILE; i++)
-                    for (int v = 0; v < VECTORS; v++)
-                        tile[i][v] = _mm512_mul_ps(_mm512_load_ps(w.outputs + (d + i) * LANES + 16 * v), rescale[v]);
-                multiply(tile, block + d, 1, D, w.weights, keys / 2);
-                for (int i = 0; i < TILE; i++)
-                    for (int v = 0; v < VECTORS; v++) _mm512_store_ps(w.outputs + (d + i) * LANES + 16 * v, tile[i][v]);
-            }
+    std::memset(lanes.outputs, 0, sizeof lanes.outputs);
+    lanes.lowest = lane_slots[0];
+    lanes.highest = lane_slots[LANES - 1];
+}
+
+// Let lanes attend to the block of keys from `start` on; see `attend_lanes`.
+template <int D, bool AMX>
+void attend_block(const Problem &p, int64_t head, int start, const uint32_t *pairs, const bf16 *tail, int64_t tail_start,
+                  Workspace<D, 16 * vectors(AMX)> &w, Lanes<D, 16 * vectors(AMX)> &lanes) {
+    constexpr int VECTORS = vectors(AMX), LANES = 16 * VECTORS;
+    const int keys = std::min(KEY_BLOCK, (lanes.highest + 1 - start + PAD - 1) / PAD * PAD);
+    __m512 rescale[VECTORS];
+    auto keys_at = [&](int k) {
+        const bool in_tail = start + k >= tail_start;
+        return Rows{in_tail ? tail + (start + k - tail_start) * D : p.key.at(head, start + k), in_tail ? D : p.key.row};
+    };
+    if constexpr (AMX) {
+        for (int k = 0; k < keys; k += 32)
+            multiply_tiles<false>(keys_at(k), keys_at(k + 16), 32, lanes.queries, D / 32, w.logits + k * LANES);
+    } else {
+        for (int k = 0; k < keys; k += TILE) {
+            const Rows rows = keys_at(k);
+            __m512 tile[TILE][VECTORS];
+            for (auto &each : tile)
+                for (__m512 &sum : each) sum = _mm512_setzero_ps();
+            multiply(tile, reinterpret_cast<const uint32_t *>(rows.data), rows.stride / 2, 1, lanes.queries, D / 2);
+            for (int i = 0; i < TILE; i++)
+                for (int v = 0; v < VECTORS; v++) _mm512_store_ps(w.logits + (k + i) * LANES + 16 * v, tile[i][v]);
         }
     }
+    const bool is_masked = start + keys - 1 > lanes.lowest;
+    (is_masked ? softmax_block<true, VECTORS> : softmax_block<false, VECTORS>)(w.logits, w.weights, keys, start, lanes.slots,
+                                                                               p.scale, lanes.maxima, lanes.sums, rescale);
+    const uint32_t *block = pairs + start / 2 * D;
+    if constexpr (AMX) {
+        for (int v = 0; v < VECTORS; v++)
+            if (_mm512_cmpneq_ps_mask(rescale[v], _mm512_set1_ps(1.0f)))
+                for (float *x = lanes.outputs + 16 * v; x < lanes.outputs + D * LANES; x += LANES)
+                    _mm512_store_ps(x, _mm512_mul_ps(_mm512_load_ps(x), rescale[v]));
+        for (int d = 0; d < D; d += 32) {
+            const bf16 *first = reinterpret_cast<const bf16 *>(block + d * (PAD / 2));
+            multiply_tiles<true>({first, PAD}, {first + 16 * PAD, PAD}, D * PAD, w.weights, keys / PAD, lanes.outputs + d * LANES);
+        }
+    } else {
+        for (int d = 0; d < D; d += TILE) {
+            __m512 tile[TILE][VECTORS];
+            for (int i = 0; i < TILE; i++)
+                for (int v = 0; v < VECTORS; v++)
+                    tile[i][v] = _mm512_mul_ps(_mm512_load_ps(lanes.outputs + (d + i) * LANES + 16 * v), rescale[v]);
+            multiply(tile, block + d, 1, D, w.weights, keys / 2);
+            for (int i = 0; i < TILE; i++)
+                for (int v = 0; v < VECTORS; v++) _mm512_store_ps(lanes.outputs + (d + i) * LANES + 16 * v, tile[i][v]);
+        }
+    }
+}
+
+// Store the outputs.
+template <int D, bool AMX> void end_lanes(const Problem &p, int64_t head, Lanes<D, 16 * vectors(AMX)> &lanes) {
+    constexpr int VECTORS = vectors(AMX), LANES = 16 * VECTORS;
     if (p.log_sums) {
         alignas(64) float lane_maxima[LANES], lane_sums[LANES];
         for (int v = 0; v < VECTORS; v++) {
-            _mm512_store_ps(lane_maxima + 16 * v, maxima[v]);
-            _mm512_store_ps(lane_sums + 16 * v, sums[v]);
+            _mm512_store_ps(lane_maxima + 16 * v, lanes.maxima[v]);
+            _mm512_store_ps(lane_sums + 16 * v, lanes.sums[v]);
         }
-        for (int lane = 0; lane < count; lane++)
-            p.log_sums[head_of(lane) * p.num_rows + row_of(lane)] = (lane_maxima[lane] + std::log2(lane_sums[lane])) / LOG2E;
+        for (int i = 0; i < lanes.count; i++) {
+            const int64_t lane = lanes.first + i;
+            p.log_sums[p.head_of(head, lane) * p.num_rows + p.row_of(lane)] = (lane_maxima[i] + std::log2(lane_sums[i])) / LOG2E;
+        }
     }
     for (int v = 0; v < VECTORS; v++) {
-        const __m512 inverse = _mm512_div_ps(_mm512_set1_ps(1.0f), sums[v]);
+        const __m512 inverse = _mm512_div_ps(_mm512_set1_ps(1.0f), lanes.sums[v]);
         for (int d = 0; d < D; d += 16) {
             __m512i r[16];
             for (int i = 0; i < 16; i++)
-                r[i] = _mm512_castps_si512(_mm512_mul_ps(_mm512_load_ps(w.outputs + (d + i) * LANES + 16 * v), inverse));
+                r[i] = _mm512_castps_si512(_mm512_mul_ps(_mm512_load_ps(lanes.outputs + (d + i) * LANES + 16 * v), inverse));
             transpose(r);
-            for (int i = 0; i < 16 && 16 * v + i < count; i++)
-                store16(p.out.at(head_of(16 * v + i), row_of(16 * v + i)) + d, _mm512_castsi512_ps(r[i]));
+            for (int i = 0; i < 16 && 16 * v + i < lanes.count; i++) {
+                const int64_t lane = lanes.first + 16 * v + i;
+                store16(p.out.at(p.head_of(head, lane), p.row_of(lane)) + d, _mm512_castsi512_ps(r[i]));
+            }
         }
     }
+}
+
+// Lanes first..last of a key head, up to MAX_SETS sets; `pairs` are its packed values, `tail` its last keys, from
+// `tail_start` on and followed by zeros.
+template <int D, bool AMX>
+void attend_lanes(const Problem &p, int64_t head, int64_t first, int64_t last, const uint32_t *pairs, const bf16 *tail,
+                  int64_t tail_start, Workspace<D, 16 * vectors(AMX)> &w) {
+    constexpr int LANES = 16 * vectors(AMX);
+    int sets = 0;
+    for (; first < last; first += LANES) begin_lanes<D, AMX>(p, head, first, w.lanes[sets++]);
+    for (int start = 0; start <= w.lanes[sets - 1].highest; start += KEY_BLOCK)
+        for (int i = 0; i < sets; i++)
+            if (start <= w.lanes[i].highest) attend_block<D, AMX>(p, head, start, pairs, tail, tail_start, w, w.lanes[i]);
+    for (int i = 0; i < sets; i++) end_lanes<D, AMX>(p, head, w.lanes[i]);
 }
 
 template <int D, bool AMX> int attend(const Problem &p, int num_key_heads, int threads) {
@@ -292,7 +335,9 @@ template <int D, bool AMX> int attend(const Problem &p, int num_key_heads, int t
     if (!memory) return 2;
     auto *pairs = reinterpret_cast<uint32_t *>(memory);
     auto *tails = reinterpret_cast<bf16 *>(pairs + num_key_heads * pairs_size);
-    const int64_t tiles = (p.num_rows * p.groups + LANES - 1) / LANES;
+    const int64_t sets = (p.lanes() + LANES - 1) / LANES;  // of a key head
+    const int64_t sets_per_task = std::clamp<int64_t>(sets * num_key_heads / (MIN_TASKS * threads), 1, MAX_SETS);
+    const int64_t tasks = (sets + sets_per_task - 1) / sets_per_task, lanes_per_task = sets_per_task * LANES;
     bool is_out_of_memory = false;
 #pragma omp parallel num_threads(threads)
     {
@@ -314,11 +359,11 @@ template <int D, bool AMX> int attend(const Problem &p, int num_key_heads, int t
         for (int64_t i = 0; i < num_key_heads * blocks; i++)
             pack_values<D, AMX>(p, i / blocks, i % blocks * PAD, pairs + i * PAD / 2 * D);
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t task = 0; task < tiles * num_key_heads; task++) {  // rows that see the most keys first
-            const int64_t tile = tiles - 1 - task / num_key_heads, head = task % num_key_heads;
+        for (int64_t task = 0; task < tasks * num_key_heads; task++) {  // rows that see the most keys first
+            const int64_t first = (tasks - 1 - task / num_key_heads) * lanes_per_task, head = task % num_key_heads;
             if (workspace)
-                attend_lanes<D, AMX>(p, static_cast<int>(head), tile * LANES, pairs + head * pairs_size,
-                                tails + head * tail_size, tail_start, *workspace);
+                attend_lanes<D, AMX>(p, head, first, std::min(first + lanes_per_task, p.lanes()), pairs + head * pairs_size,
+                                     tails + head * tail_size, tail_start, *workspace);
         }
         if constexpr (AMX) release_tiles();
     }
