@@ -47,6 +47,7 @@ from engine.prompt.overlap import CHOICE_WORDS, content_stems, content_words, un
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import QuestionKind, question_kind, split_parts
 from engine.prompt.table_questions import codes, names_columns
+from engine.prompt.table_totals import NO_ROWS
 from engine.prompt.units import Unit
 from engine.request import Quote
 from engine.text import split_words
@@ -88,7 +89,7 @@ class Evidence:
         kind = question_kind(prepared.original_question)
         self.kind = QuestionKind.COMPARISON if self._several and kind in SECTION_KINDS else kind
         self._prepared = prepared
-        self.num_table_rows = prepared.num_table_rows if self.kind in SECTION_KINDS else 0
+        self.table_rows = prepared.table_rows if self.kind in SECTION_KINDS else NO_ROWS
         self._ranker = UnitRanker(prepared, encoder)
         self._tables = Tables(prepared, self._ranker)
         self._scorer, self._cancel = scorer, cancel
@@ -136,8 +137,8 @@ class Evidence:
         if self.kind is QuestionKind.YES_NO:
             answer = verdict(self._prepared.original_question, [quote.text for quote in quotes])
             return answer and f"{answer}: "
-        if self.kind is QuestionKind.FACT and self.num_table_rows and self._said:
-            return f"{self._prepared.num_table_rows}:\n"
+        if self.table_rows.result and self._said:
+            return f"{self.table_rows.result}:\n"
         if self.kind is QuestionKind.COMPARISON and len({quote.document for quote in quotes}) == len(quotes) == 2:
             change = describe_change(*(quote.text for quote in quotes))
             return f"{change}\n" if change else ""
@@ -303,9 +304,9 @@ class Evidence:
 
     @cached_property
     def _said(self) -> list[Quote]:
-        """The first rows that the question counts, or the names of those that say yes, or no, in a column it names."""
-        if self.kind is QuestionKind.FACT and self.num_table_rows:
-            return self._quotes(self._tables.counted(self._likely)[:MAX_SECTION_UNITS])
+        """The first rows that the question adds up, or the names of those that say yes, or no, in a column it names."""
+        if self.table_rows.result:
+            return self._quotes(self._tables.added_up()[:MAX_SECTION_UNITS])
         kinds = (QuestionKind.FACT, QuestionKind.LIST)
         return self._quotes(self._tables.said_names(self._likely)) if self.kind in kinds else []
 

@@ -163,8 +163,8 @@ def _answer_with_quotes(answer: Answer, evidence: Evidence) -> None:
     answer.text = evidence.quoted_text(answer.quotes)
     answer.confidence = evidence.confidence.right
     answer.sources = _with_citations(answer.sources, {quote.rank for quote in answer.quotes})
-    if evidence.num_table_rows > len(answer.quotes) > 1:
-        answer.notes += (f"{evidence.num_table_rows} rows of the table are meant; {len(answer.quotes)} are shown.",)
+    if (num_rows := len(evidence.table_rows.rows)) > len(answer.quotes) > 1:
+        answer.notes += (f"{num_rows} rows of the table are meant; {len(answer.quotes)} are shown.",)
 
 
 def _fill_evidence(answer: Answer, evidence: Evidence, is_repeating: bool) -> None:

@@ -6,11 +6,10 @@ from engine.generation.quotes import CELL
 from engine.generation.ranking import UnitRanker
 from engine.prompt.overlap import content_stems
 from engine.prompt.pack import PreparedPrompt
+from engine.prompt.row_conditions import filtered_rows
 from engine.prompt.superlatives import ASKS_WHICH, SUPERLATIVE, Extreme, extreme_cell
 from engine.prompt.table_questions import (
     Cells,
-    counted_rows,
-    filtered_rows,
     listed_rows,
     numbers,
     requested_header,
@@ -54,14 +53,13 @@ class Tables:
                 return [self._name(units[index]) for index in found]
         return []
 
-    def counted(self, likely: Sequence[Unit]) -> list[Unit]:
-        """Return the rows that a question asks to count, of the most likely table that has some."""
-        for units in self._tables(likely):
-            hits = self._prepared.hits
-            name = hits[units[0].passage].chunk.document_name if hits else ""
-            if found := counted_rows(self._question, list(map(self.row, units)), name):
-                return [units[index] for index in found]
-        return []
+    def added_up(self) -> list[Unit]:
+        """Return the rows whose number, sum or mean answers the question, those in the passages; often none."""
+        if not self._prepared.table_rows.result:
+            return []
+        units = {tuple(self.row(unit)): unit for unit in reversed(self._ranker.units)}
+        rows = map(tuple, self._prepared.table_rows.rows)
+        return [units[row] for row in rows if row in units]
 
     def extreme(self, likely: Sequence[Unit]) -> tuple[Unit, Extreme] | None:
         """Return the row with the question's superlative, of the most likely unit's table, or another if it is certain.

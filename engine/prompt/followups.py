@@ -1,8 +1,8 @@
 """Decide which earlier turns a question needs to be understood, and put them in front of it (query contextualization).
 
 A rule for English and German: a question is a follow-up if it starts with a connective ("And ...", "What about ..."),
-contains an anaphor ("it", "they", "there"), or has fewer than two content words. In doubt it counts as a follow-up,
-because a standalone question loses little when its history is added.
+contains an anaphor ("it", "they", "there"), or is short and has fewer than two content words. In doubt it counts as a
+follow-up, because a standalone question loses little when its history is added.
 """
 
 import re
@@ -42,6 +42,7 @@ RELATIVE_YEAR = re.compile(
 )
 CLITIC = re.compile(r"(?<=\w)(?:n['\u2019]t|['\u2019](?:s|re|ve|ll|d|m))\b")  # of "what's" and "don't"
 MIN_CONTENT_WORDS = 2
+WHOLE_SENTENCE = 7  # words of a question that is understood although it has fewer content words
 MAX_HISTORY_TOKENS = 128  # of earlier turns in front of a question; they are prefilled for every question
 CITATION = re.compile(f" {CITATION_MARK.pattern}")
 
@@ -60,7 +61,7 @@ def needs_context(question: str) -> bool:
     words = re.findall(r"\w+", CLITIC.sub("", question.lower()))
     if CONNECTIVE.match(question.strip().lower()) or any(map(ANAPHOR.fullmatch, words)):
         return True
-    return sum(not STOP_WORD.fullmatch(word) for word in words) < MIN_CONTENT_WORDS
+    return sum(not STOP_WORD.fullmatch(word) for word in words) < MIN_CONTENT_WORDS and len(words) < WHOLE_SENTENCE
 
 
 def relative_year(question: str) -> str:

@@ -7,6 +7,7 @@ from itertools import islice
 from engine.errors import DocumentTooLong, QuestionTooLong
 from engine.model.tokenizer import TokenizedText
 from engine.prompt.followups import ContextualQuestion, with_history
+from engine.prompt.table_totals import NO_ROWS, TableRows
 from engine.prompt.template import MAX_QUERY_ROWS, PromptTemplate
 from engine.request import ContextBudget, Quote, Request
 from engine.strategies import STRATEGIES
@@ -30,7 +31,7 @@ class PreparedPrompt:
     notes: tuple[str, ...] = ()
     num_dropped_chunks: int = 0
     changes: tuple[tuple[Quote, ...], ...] = ()  # between two documents, for a question about them
-    num_table_rows: int = 0  # of a whole table that a question asks to count or to list
+    table_rows: TableRows = NO_ROWS  # of a whole table that a question asks to list, to count or to add up
 
     @property
     def passage_ids(self) -> list[tuple[int, ...]]:

@@ -16,6 +16,7 @@ from engine.prompt.pack import PreparedPrompt, pack
 from engine.prompt.question_kind import QuestionKind, question_kind
 from engine.prompt.section_versions import compare_sections
 from engine.prompt.table_rows import with_deciding_rows
+from engine.prompt.table_totals import NO_ROWS
 from engine.prompt.template import PromptTemplate
 from engine.prompt.versions import compare_documents
 from engine.request import Request
@@ -32,11 +33,11 @@ def prepare_stages(
     compared = compare_documents(finder, request) or compare_sections(finder, request)
     different = compared.hits() if compared else []
     for hits in [different] if different else retrieve(finder, request):
-        found, num_table_rows = (hits, 0) if different else with_deciding_rows(finder, request.question, hits)
+        found, table_rows = (hits, NO_ROWS) if different else with_deciding_rows(finder, request.question, hits)
         hits = hits if request.whole_document else found  # those of a whole document stay in its order
         trace.add("search", start_ms)
         with trace.stage("lookup"):
-            prepared = replace(pack(template, request, hits, max_tokens), num_table_rows=num_table_rows)
+            prepared = replace(pack(template, request, hits, max_tokens), table_rows=table_rows)
             if compared:
                 prepared = compared.add_to(prepared)
         yield replace(prepared, notes=notes + prepared.notes)

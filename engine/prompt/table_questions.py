@@ -1,15 +1,13 @@
-"""Rules for questions about tables: codes, numbers within a range, and lists of rows.
+"""Rules for questions about tables: codes, numbers within a range, and rows that say yes.
 
 The words and numbers of a table decide these questions exactly, which a small model does not learn. `Cells` are those
 of a row, (header, value), as store.markdown.parse_row returns them.
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Sequence
-from itertools import chain
 
-from engine.prompt.followups import CLITIC, YEAR
+from engine.prompt.followups import YEAR
 from engine.prompt.overlap import content_stems, content_words, stem
 
 Cells = Sequence[tuple[str, str]]
@@ -20,8 +18,8 @@ RANGE = re.compile(
     rf"\b(?:between|zwischen) {AMOUNT} (?:and|und) {AMOUNT}|{AMOUNT} ?(?:to|bis|[\u2013-]) ?{AMOUNT}", re.I
 )
 MAXIMUM = re.compile(
-    rf"\b(?:up to|under|below|less than|at most|no more than|not more than|max(?:imum|imal|\.)?(?: of)?|bis(?: zu)?"
-    rf"|unter|weniger als|h\u00f6chstens) {AMOUNT}"
+    rf"\b(?:up to|under|below|(?:less|fewer) than|at most|no more than|not more than|max(?:imum|imal|\.)?(?: of)?"
+    rf"|bis(?: zu)?|unter|weniger als|h\u00f6chstens) {AMOUNT}"
     rf"|{AMOUNT} (?:and|or|und|oder) (?:under|below|younger|less|fewer|j\u00fcnger|weniger|darunter)\b",
     re.I,
 )
@@ -39,12 +37,6 @@ NEGATION = re.compile(
     re.I,
 )
 COUNTED = re.compile(r"^(?:how many|wie viele)\s+([\w-]+(?:\s+[\w-]+)?)", re.I)
-ALL = re.compile(
-    r"\b(?:there|in (?:total|all)|altogether|overall|(?:listed )?in (?:the|this) (?:list|table|file)|insgesamt|stehen"
-    r"|in der (?:liste|tabelle|datei))\b",
-    re.I,
-)
-EXCLUDED = re.compile(r"(?:\b(?:not|never|nicht)|n['\u2019]t) (?:(?:the|those|yet|been|die|noch) )*(\w+)", re.I)
 FREE_OF_CHARGE = re.compile(
     r"\b(?:free|(?:no|without|at no) (?:charge|cost|fee)|costs? nothing|kostenlos\w*|gratis|umsonst|kostenfrei\w*)\b"
     r"|n['\u2019]t cost\b|\bnot cost\b|\bkoste\w* nichts\b",
@@ -114,61 +106,6 @@ def listed_rows(question: str, rows: Sequence[Cells]) -> list[int]:
     if content_stems(question) & content_stems(label):
         return [index for index, row in enumerate(rows) if row and not TOTAL.match(row[0][1])]
     return []
-
-
-def filtered_rows(question: str, rows: Sequence[Cells]) -> list[int]:
-    """Return the rows with the values that a question names, in all columns of which it names one; none instead of all.
-
-    A value that follows 'not' is none that they have. A number needs its header. A question about what is free names
-    the values that say so.
-    """
-    wanted, excluded = _named_values(question, rows)
-    found = [
-        index
-        for index, row in enumerate(rows)
-        if all(dict(row).get(header, "") in values for header, values in wanted.items())
-        and not any(value in excluded.get(header, ()) for header, value in row)
-        and not TOTAL.match(row[0][1])
-    ]
-    return found if (wanted or excluded) and len(found) < len(rows) else []
-
-
-def counted_rows(question: str, rows: Sequence[Cells], document_name: str) -> list[int]:
-    """Return the rows that a question asks to count: 'How many tickets are open?', of which the first column is one.
-
-    None if it has a word that is no named value, none of these values' headers and not in the document's name, or a
-    limit: it may be another condition.
-    """
-    counted, label = COUNTED.search(question), rows[0][0][0] if rows and rows[0] else ""
-    names = content_stems(label)
-    if counted is None or not names & content_stems(counted[1]) or limits(question):
-        return []
-    asked = content_stems(ALL.sub("", CLITIC.sub("", question))) - names - content_stems(document_name)
-    if not asked:
-        return [index for index, row in enumerate(rows) if not TOTAL.match(row[0][1])]
-    named = [each for values_of in _named_values(question, rows) for each in values_of.items()]
-    if asked <= content_stems(" ".join(" ".join([header, *values]) for header, values in named)):
-        return filtered_rows(question, rows)
-    headers = content_stems(" ".join(header for header, _ in rows[0]))
-    return said_rows(question, rows, is_strict=True) if asked <= headers else []
-
-
-def _named_values(question: str, rows: Sequence[Cells]) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
-    """Return the values that a question names, by their header, and those that it excludes."""
-    stems, excluded_stems = (
-        content_stems(EXCLUDED.sub("", question)),
-        content_stems(" ".join(EXCLUDED.findall(question))),
-    )
-    is_free = bool(FREE_OF_CHARGE.search(question))
-    wanted, excluded = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
-    for header, value in set(chain.from_iterable(rows)):
-        words = content_stems(value)
-        is_clear = any(map(str.isalpha, value)) or content_stems(header) & stems
-        if (words and words <= stems and is_clear) or (is_free and FREE.fullmatch(value)):
-            wanted[header].add(value)
-        elif words and words <= excluded_stems:
-            excluded[header].add(value)
-    return wanted, excluded
 
 
 def said_rows(question: str, rows: Sequence[Cells], is_strict: bool = False) -> list[int]:

@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence, Set
 from itertools import islice
 
 from engine.prompt.question_kind import QuestionKind, question_kind
+from engine.prompt.row_conditions import filtered_rows
 from engine.prompt.superlatives import ASKS_WHICH, SUPERLATIVE, extreme_cell
-from engine.prompt.table_questions import COUNTED, Cells, counted_rows, filtered_rows, said_rows
+from engine.prompt.table_questions import COUNTED, Cells, said_rows
+from engine.prompt.table_totals import NO_ROWS, TableRows, asks_for_result, result_of_rows
 from store.markdown import parse_row
 from store.types import Chunk, Finder, Hit
 
@@ -19,22 +21,24 @@ MAX_ROW_CHUNKS = 8  # with rows that a question asks for
 Row = tuple[Cells, Chunk]
 
 
-def with_deciding_rows(finder: Finder, question: str, hits: Sequence[Hit]) -> tuple[list[Hit], int]:
+def with_deciding_rows(finder: Finder, question: str, hits: Sequence[Hit]) -> tuple[list[Hit], TableRows]:
     """Return hits with the passages before them that have the rows which decide a question, if search found the table.
 
-    As many as there were, unless more passages have rows that a question asks to list. Also returns how many rows the
-    question asks to count or to list; 0 if it does neither.
+    As many as there were, unless more passages have rows that a question asks to list. Also returns the rows that the
+    question asks to list, to count or to add up; none if it does neither.
     """
-    is_list, is_count = question_kind(question) is QuestionKind.LIST, bool(COUNTED.search(question))
-    for rows in _tables(finder, hits) if is_list or is_count or ASKS_WHICH.search(question) else ():
-        if deciding := _deciding_rows(question, rows, is_list, is_count):
+    is_list, has_result = question_kind(question) is QuestionKind.LIST, asks_for_result(question)
+    for rows in _tables(finder, hits) if is_list or has_result or ASKS_WHICH.search(question) else ():
+        deciding, result = _deciding_rows(question, rows, is_list, has_result)
+        if deciding:
             chunks = list(dict.fromkeys(rows[index][1] for index in deciding))
             known = {hit.chunk: hit for hit in hits}
             first = [known.get(chunk) or Hit(chunk, 0.0, similarity=None, matched_words=False) for chunk in chunks]
             first = first[: MAX_ROW_CHUNKS if is_list else len(hits)]
             ordered = [*first, *(hit for hit in hits if hit not in first)]
-            return ordered[: max(len(hits), len(first))], len(deciding) if is_list or is_count else 0
-    return list(hits), 0
+            meant = [rows[index][0] for index in deciding] if is_list or result else []
+            return ordered[: max(len(hits), len(first))], TableRows(tuple(meant), result)
+    return list(hits), NO_ROWS
 
 
 def _tables(finder: Finder, hits: Sequence[Hit]) -> Iterator[list[Row]]:
@@ -48,16 +52,21 @@ def _tables(finder: Finder, hits: Sequence[Hit]) -> Iterator[list[Row]]:
             yield list(_rows_with(headers, chunks))
 
 
-def _deciding_rows(question: str, table: Sequence[Row], is_list: bool, is_count: bool) -> list[int]:
-    """Return the rows that a question asks for: those that it counts or filters, or the one with its superlative."""
+def _deciding_rows(question: str, table: Sequence[Row], is_list: bool, has_result: bool) -> tuple[list[int], str]:
+    """Return the rows that a question asks for, and what they add up to if it asks for that; or ''.
+
+    They are those that it counts, adds up or filters, or the one with its superlative.
+    """
     rows = [cells for cells, _ in table]
-    if is_count:
-        return counted_rows(question, rows, table[0][1].document_name) if rows else []
+    if has_result and rows and (found := result_of_rows(question, rows, table[0][1].document_name))[0]:
+        return found
+    if COUNTED.search(question):
+        return [], ""
     if SUPERLATIVE.search(question):
         extreme = extreme_cell(question, rows, similarities={})
-        return [extreme.row] if extreme and extreme.is_certain and not extreme.is_header else []
+        return [extreme.row] if extreme and extreme.is_certain and not extreme.is_header else [], ""
     filtered = filtered_rows(question, rows) if is_list else []
-    return filtered or said_rows(question, rows, is_strict=not is_list)
+    return filtered or said_rows(question, rows, is_strict=not is_list), ""
 
 
 def _rows_with(headers: Set[str], chunks: Sequence[Chunk]) -> Iterator[Row]:

@@ -8,6 +8,7 @@ from engine.generation.evidence import Evidence
 from engine.generation.span_scorer import SpanScores, Window
 from engine.model.tokenizer import TokenizedText
 from engine.prompt.pack import PreparedPrompt
+from engine.prompt.table_totals import NO_ROWS
 from store.types import Chunk, Hit
 
 MANUAL = """manual > Pump > Care
@@ -62,7 +63,7 @@ class Encoder:
 
 
 def evidence(
-    question, scorer, *texts, documents=("manual", "other", "third"), encoder=None, history="", num_table_rows=0
+    question, scorer, *texts, documents=("manual", "other", "third"), encoder=None, history="", table_rows=NO_ROWS
 ):
     hits = [
         Hit(
@@ -75,9 +76,7 @@ def evidence(
     ]
     passages = tuple(TokenizedText((0,), ((0, 1),)) for _ in texts)
     standalone = f"{history} {question}".strip()
-    prepared = PreparedPrompt(
-        texts, passages, standalone, question, (0,), 8, tuple(hits), num_table_rows=num_table_rows
-    )
+    prepared = PreparedPrompt(texts, passages, standalone, question, (0,), 8, tuple(hits), table_rows=table_rows)
     return Evidence(scorer, prepared, encoder=encoder)
 
 

@@ -4,8 +4,10 @@ import pytest
 
 from engine.generation.stream import fill_quoted_answer
 from engine.generation.verdict import verdict
+from engine.prompt.table_totals import TableRows
 from engine.request import Answer, Request
 from engine.trace import Trace
+from store.markdown import parse_row
 from tests.support.evidence import Encoder, Scorer, evidence, texts_of
 
 MEMBERS = """| Name: Ann | Plot: 3 | Rent paid: yes | Key returned: no |
@@ -65,9 +67,10 @@ def test_counted_rows_are_quoted_after_their_number():
     question = "How many plots have rent due?"
     found = evidence(question, Scorer("due"), rows)
     assert not found.lead(found.quoted_answer())  # it was not counted in the whole table
-    found = evidence(question, Scorer("due"), rows, num_table_rows=5)
+    due = [parse_row(row) for row in ("| Plot: 2 | Rent: due |", *rows.split("\n")[1:])]
+    found = evidence(question, Scorer("due"), rows, table_rows=TableRows(tuple(due), "3 (Rent: due)"))
     answer = found.quoted_text(found.quoted_answer())
-    assert answer == "5:\nPlot: 4; Who: Bob; Rent: due [1]\nPlot: 7; Who: Eve; Rent: due [1]"
+    assert answer == "3 (Rent: due):\nPlot: 4; Who: Bob; Rent: due [1]\nPlot: 7; Who: Eve; Rent: due [1]"
     assert found.has_answer
 
 
@@ -84,7 +87,7 @@ def test_a_list_says_if_the_whole_table_has_more_such_rows(num_rows, notes):
     rows = "| Plot: 3 | Rent: paid |\n| Plot: 4 | Rent: due |\n| Plot: 7 | Rent: due |"
     question = "Which plots have rent due?"
     filled = Answer(Request(question), Trace())
-    found = evidence(question, Scorer("due"), rows, num_table_rows=num_rows)
+    found = evidence(question, Scorer("due"), rows, table_rows=TableRows(num_rows * ([],)))
     assert fill_quoted_answer(filled, found, None, lambda: "")
     assert (filled.text, filled.notes) == ("Plot: 4; Rent: due [1]\nPlot: 7; Rent: due [1]", notes)
 

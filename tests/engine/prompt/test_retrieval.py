@@ -287,6 +287,6 @@ def test_rows_are_counted_in_a_whole_document_whose_passages_keep_their_order():
     request = Request("How many orders are open?", whole_document=True, documents=("orders",), max_new_tokens=4)
     prompt = PromptTemplate(tiny.decoder().tokenizer)
     *_, prepared = prepare_stages(finder, prompt, request, 4096, Trace())
-    assert (ids(prepared.hits), prepared.num_table_rows) == (["orders-0", "orders-1"], 1)
+    assert (ids(prepared.hits), prepared.table_rows.result) == (["orders-0", "orders-1"], "1 (Status: open)")
     *_, prepared = prepare_stages(finder, prompt, replace(request, whole_document=False), 4096, Trace())
-    assert (ids(prepared.hits), prepared.num_table_rows) == (["orders-1", "orders-0"], 1)
+    assert (ids(prepared.hits), prepared.table_rows.result) == (["orders-1", "orders-0"], "1 (Status: open)")

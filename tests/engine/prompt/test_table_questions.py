@@ -6,7 +6,6 @@ import pytest
 
 from engine.prompt.table_questions import (
     codes,
-    filtered_rows,
     is_in_range,
     limits,
     listed_rows,
@@ -65,51 +64,6 @@ def test_a_number_of_the_question_is_within_the_first_range_of_a_row():
     assert is_in_range("Who approves a claim of \u00a32,500?", row)
     assert not is_in_range("Who approves a claim of \u00a312,500 in 2024?", row)
     assert not is_in_range("Who approves it?", row)
-
-
-@pytest.mark.parametrize(
-    ("question", "expected"),
-    [
-        ("Which tickets are open?", [0, 2]),
-        ("Which tickets are open, not the waiting ones?", [0, 2]),
-        ("Which tickets of Ann are open?", [0]),
-        ("Which tickets have priority 2?", [1]),
-        ("Which 2 tickets are there?", []),  # the number without its header
-        ("Which tickets cost nothing?", [1]),
-        ("Which tickets are about lamps?", []),  # all of them
-        ("Which tickets are not open?", [1]),
-        ("Which tickets of Ann aren't open yet?", [1]),
-        ("Which tickets are lost?", []),
-    ],
-)
-def test_rows_have_the_values_that_the_question_names(question, expected):
-    rows = [
-        [
-            ("Ticket", "T-1"),
-            ("Status", "open"),
-            ("Agent", "Ann"),
-            ("Priority", "1"),
-            ("Fee", "\u00a35"),
-            ("About", "lamps"),
-        ],
-        [
-            ("Ticket", "T-2"),
-            ("Status", "waiting"),
-            ("Agent", "Ann"),
-            ("Priority", "2"),
-            ("Fee", "free"),
-            ("About", "lamps"),
-        ],
-        [
-            ("Ticket", "T-3"),
-            ("Status", "open"),
-            ("Agent", "Bob"),
-            ("Priority", "3"),
-            ("Fee", "\u00a35"),
-            ("About", "lamps"),
-        ],
-    ]
-    assert filtered_rows(question, rows) == expected
 
 
 def test_rows_are_listed_by_a_yes_in_the_named_column_or_all_by_the_first_column():

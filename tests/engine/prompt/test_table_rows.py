@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from engine.prompt.table_rows import MAX_ROW_CHUNKS, with_deciding_rows
+from engine.prompt.table_totals import NO_ROWS
 from store.types import Chunk, Hit
 
 STATUS = ("sent", "sent", "sent", "open", "sent", "sent", "open", "sent")
@@ -58,20 +59,22 @@ def test_the_passages_with_the_rows_that_decide_come_first(question, expected):
         ("How many orders haven't been paid?", 2),
         ("How many dollars is order B-4?", 0),
         ("How many orders are lost?", 0),
-        ("How many open orders were late?", 0),  # no column says that
+        ("How many open orders were late?", 2),  # and the answer says that it does not know which are late
         ("How many orders aren't open?", 6),
-        ("How many open orders have an amount over 20?", 0),
+        ("How many open orders have an amount over 20?", 1),
+        ("What do the open orders add up to in amount?", 2),
+        ("Which orders have an amount over 35?", 2),
         ("Which orders are open?", 2),
         ("What does an order cost?", 0),
     ],
 )
 def test_rows_of_the_whole_table_are_counted(question, count):
-    assert with_deciding_rows(FINDER, question, HITS)[1] == count
+    assert len(with_deciding_rows(FINDER, question, HITS)[1].rows) == count
 
 
 def test_many_rows_are_limited_and_a_table_that_was_not_found_is_not_read():
     rows = split([order(number, "open" if number % 2 else "sent", 5) for number in range(60)])
     finder = SimpleNamespace(chunks=lambda document: rows)
-    found, count = with_deciding_rows(finder, "Which orders are open?", [Hit(rows[0], 1.0, 0.5, True)])
-    assert (len(found), count) == (MAX_ROW_CHUNKS, 30)
-    assert with_deciding_rows(None, "Which orders are open?", HITS[:1]) == (HITS[:1], 0)
+    found, table_rows = with_deciding_rows(finder, "Which orders are open?", [Hit(rows[0], 1.0, 0.5, True)])
+    assert (len(found), len(table_rows.rows), table_rows.result) == (MAX_ROW_CHUNKS, 30, "")
+    assert with_deciding_rows(None, "Which orders are open?", HITS[:1]) == (HITS[:1], NO_ROWS)

@@ -1,0 +1,87 @@
+"""Dates in questions and in table cells: 'in March 2025', 'since 1 May', 'vor dem 3.4.2025'."""
+
+import re
+from collections.abc import Callable, Iterator
+
+from engine.prompt.amounts import currency
+
+MONTHS = (
+    *(r"jan(?:uary|uar)?", r"feb(?:ruary|ruar)?", r"mar(?:ch)?|m\u00e4rz|maerz", r"apr(?:il)?", r"may|mai"),
+    *(r"june?|juni", r"july?|juli", r"aug(?:ust)?", r"sept?(?:ember)?", r"o[ck]t(?:ober)?", r"nov(?:ember)?"),
+    r"de[cz](?:ember)?",
+)
+DATE = re.compile(
+    rf"(?P<y1>(?:19|20)\d\d)-(?P<m1>\d\d?)-(?P<d1>\d\d?)\b|\b(?P<d2>\d\d?)[./](?P<m2>\d\d?)[./](?P<y2>(?:19|20)\d\d)\b"
+    rf"|\b(?:(?P<d3>\d\d?)(?:\.|st|nd|rd|th)? (?:of )?)?(?P<month>{'|'.join(MONTHS)})\b\.?"
+    rf"(?: (?P<d4>\d\d?)(?:st|nd|rd|th)?\b(?!\d))?(?:,? (?P<y3>(?:19|20)\d\d)\b)?|\b(?P<y4>(?:19|20)\d\d)\b",
+    re.I,
+)
+RELATION = re.compile(
+    r"\b(?:(?P<before>before|vor)|(?P<after>after|nach)|(?P<since>since|from|seit|ab)"
+    r"|(?P<until>until|till|up to|by|bis))(?: (?:the|dem|zum))? $",
+    re.I,
+)
+BEFORE_MAY = re.compile(r"\b(?:in|of|during|since|before|after) $", re.I)
+BEFORE_AMOUNT = re.compile(
+    r"(?:[\u20ac\u00a3$]|\b(?:over|above|under|below|than|least|most|\u00fcber|unter|als|mindestens|h\u00f6chstens))"
+    r" ?$",
+    re.I,
+)
+
+Date = tuple[int | None, int | None, int | None]  # year, month and day; None: any
+
+
+def date_tests(question: str) -> Iterator[tuple[str, Callable[[str], bool]]]:
+    """Yield the dates of a question with the words that say how a cell's date relates to them, and that as a test."""
+    for match in _dates_of(question):
+        relation = RELATION.search(question[: match.start()])
+        kind = relation.lastgroup if relation and relation.lastgroup else "in"
+        yield f"{relation[0] if relation else ''}{match[0]}".strip(), _is_at(kind, _date(match))
+
+
+def full_date(value: str) -> Date | None:
+    """Return the date with which a cell begins; None of one without year and month."""
+    match = DATE.match(value.strip())
+    date = _date(match) if match else None
+    return date if date and date[0] and date[1] else None
+
+
+def _dates_of(question: str) -> Iterator[re.Match[str]]:
+    """Yield the dates of a question: 'may' is a month only after a preposition, and '2000 euros' is no year."""
+    for match in DATE.finditer(question):
+        before, after = question[: match.start()], question[match.end() :].split(maxsplit=1)[:1]
+        is_verb = match[0].lower() == "may" and not BEFORE_MAY.search(before)
+        is_amount = bool(match["y4"] and (BEFORE_AMOUNT.search(before) or currency("".join(after))))
+        if not is_verb and not is_amount:
+            yield match
+
+
+def _date(match: re.Match[str]) -> Date:
+    group = match.groupdict()
+    if name := group["month"]:
+        month: int | None = next(n for n, names in enumerate(MONTHS, start=1) if re.fullmatch(names, name, re.I))
+    else:
+        month = _number(group["m1"] or group["m2"])
+    year = _number(next((group[key] for key in ("y1", "y2", "y3", "y4") if group[key]), None))
+    return year, month, _number(next((group[key] for key in ("d1", "d2", "d3", "d4") if group[key]), None))
+
+
+def _number(digits: str | None) -> int | None:
+    return int(digits) if digits else None
+
+
+def _is_at(kind: str, date: Date) -> Callable[[str], bool]:
+    """Return whether a cell's date is in a day, month or year, or before, after, since or until that."""
+
+    def is_met(value: str) -> bool:
+        own = full_date(value)
+        if own is None:
+            return False
+        known = [(mine or 0, other) for mine, other in zip(own, date, strict=True) if other is not None]
+        mine, others = [pair[0] for pair in known], [pair[1] for pair in known]
+        is_before, is_after = mine < others, mine > others
+        return {"before": is_before, "after": is_after, "since": not is_before, "until": not is_after}.get(
+            kind, mine == others
+        )
+
+    return is_met

@@ -1,0 +1,116 @@
+"""Which rows of a table a question means, against what a reader would mark."""
+
+import pytest
+
+from engine.prompt.dates import full_date
+from engine.prompt.row_conditions import conditions, filtered_rows, rows_that_meet
+
+INVOICES = [
+    [("Invoice", name), ("Issued", issued), ("Customer", customer), ("Pieces", pieces), ("Amount", amount)]
+    for name, issued, customer, pieces, amount in (
+        ("A-1", "2025-01-31", "Osei", "12", "\u20ac1,200.00"),
+        ("A-2", "2025-02-01", "Brandt", "3", "\u20ac80.50"),
+        ("A-3", "2025-03-15", "Osei", "40", "\u20ac500.00"),
+        ("A-4", "2026-03-02", "Brandt", "", "\u20ac500.01"),
+        ("A-5", "", "Lind", "7", "-\u20ac20.00"),
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("Which tickets are open?", [0, 2]),
+        ("Which tickets are open, not the waiting ones?", [0, 2]),
+        ("Which tickets of Ann are open?", [0]),
+        ("Which tickets have priority 2?", [1]),
+        ("Which 2 tickets are there?", []),  # the number without its header
+        ("Which tickets cost nothing?", [1]),
+        ("Which tickets are about lamps?", []),  # all of them
+        ("Which tickets are not open?", [1]),
+        ("Which tickets of Ann aren't open yet?", [1]),
+        ("Which tickets are lost?", []),
+    ],
+)
+def test_rows_have_the_values_that_the_question_names(question, expected):
+    rows = [
+        [
+            ("Ticket", "T-1"),
+            ("Status", "open"),
+            ("Agent", "Ann"),
+            ("Priority", "1"),
+            ("Fee", "\u00a35"),
+            ("About", "lamps"),
+        ],
+        [
+            ("Ticket", "T-2"),
+            ("Status", "waiting"),
+            ("Agent", "Ann"),
+            ("Priority", "2"),
+            ("Fee", "free"),
+            ("About", "lamps"),
+        ],
+        [
+            ("Ticket", "T-3"),
+            ("Status", "open"),
+            ("Agent", "Bob"),
+            ("Priority", "3"),
+            ("Fee", "\u00a35"),
+            ("About", "lamps"),
+        ],
+    ]
+    assert filtered_rows(question, rows) == expected
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("Which invoices are over 500 euros?", [0, 3]),
+        ("Which invoices are at least \u20ac500?", [0, 2, 3]),
+        ("Which invoices have fewer than 12 pieces?", [1, 4]),
+        ("Which invoices have between 7 and 12 pieces?", [0, 4]),
+        ("Which invoices were issued in March?", [2, 3]),
+        ("Which invoices were issued in March 2025?", [2]),
+        ("Which invoices were issued in 2025?", [0, 1, 2]),
+        ("Which invoices were issued before 1 February 2025?", [0]),
+        ("Which invoices were issued since 01.02.2025?", [1, 2, 3]),
+        ("Which invoices were issued until Feb 1, 2025?", [0, 1]),
+        ("Welche Rechnungen nach dem 1. Februar 2025 gibt es?", [2, 3]),
+        ("Which invoices of Osei are under 1000 euros?", [2]),
+        ("Which invoices over 2000 euros are there?", []),  # not of the year 2000
+        ("Which invoices may be late?", []),  # not in May
+        ("Which invoices of Osei are over 30?", []),  # pieces or euros
+        ("Which invoices of Osei are over 30 dollars?", []),
+        ("Which invoices of Osei are from last month?", []),
+    ],
+)
+def test_numbers_and_dates_limit_the_rows(question, expected):
+    assert filtered_rows(question, INVOICES) == expected
+
+
+def test_conditions_are_named_as_the_question_says_them():
+    found = conditions("Which invoices of Osei since 1 March 2025 are over 300 euros?", INVOICES)
+    assert list(map(str, found)) == ["Customer: Osei", "Issued: since 1 March 2025", "Amount: over 300 euros"]
+    assert rows_that_meet(found, [*INVOICES, [("Invoice", "Total"), *INVOICES[2][1:]]]) == [2]
+
+
+@pytest.mark.parametrize(
+    ("value", "date"),
+    [
+        ("2025-03-04", (2025, 3, 4)),
+        ("2025-03-04 09:30", (2025, 3, 4)),
+        ("04.03.2025", (2025, 3, 4)),
+        ("4/3/2025", (2025, 3, 4)),
+        ("4 March 2025", (2025, 3, 4)),
+        ("4. M\u00e4rz 2025", (2025, 3, 4)),
+        ("Mar 4, 2025", (2025, 3, 4)),
+        ("Dezember 2024", (2024, 12, None)),
+        ("2025", None),
+        ("March", None),
+        ("Marchand", None),
+        ("12.50", None),
+        ("", None),
+    ],
+)
+def test_dates_of_cells_are_read_in_english_and_german(value, date):
+    assert full_date(value) == date

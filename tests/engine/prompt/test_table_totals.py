@@ -1,0 +1,106 @@
+"""Numbers, sums and means of rows, against sums by hand; and questions that get none."""
+
+import pytest
+
+from engine.prompt.table_totals import result_of_rows
+
+ROWS = [
+    [
+        ("Trip", f"T-{number}"),
+        ("Date", date),
+        ("Driver", driver),
+        ("Purpose", purpose),
+        ("km", km),
+        ("Cost (\u00a3)", cost),
+    ]
+    for number, (date, driver, purpose, km, cost) in enumerate(
+        (
+            ("2025-01-03", "Ada", "delivery", "40", "12.50"),
+            ("2025-01-09", "Ben", "delivery", "10", "3.00"),
+            ("2025-01-20", "Ada", "service", "5", "99.95"),
+            ("2025-02-02", "Ben", "delivery", "20", "6.05"),
+            ("2025-02-11", "Ada", "delivery", "31", "9.00"),
+            ("2025-02-12", "Cleo", "service", "7", "1,250.00"),
+            ("2025-02-28", "Cleo", "visit", "60", "18.00"),
+            ("2025-03-01", "Ben", "visit", "12", "4.00"),
+        ),
+        start=1,
+    )
+]
+KOSTEN = [
+    [("Beleg", f"B{number}"), ("Datum", f"0{number}.04.2024"), ("Art", art), ("Betrag", f"{betrag} \u20ac")]
+    for number, (art, betrag) in enumerate(
+        (
+            ("Diesel", "1.060,40"),
+            ("Reifen", "300,00"),
+            ("Diesel", "55,10"),
+            ("Maut", "9,90"),
+            ("Diesel", "61,00"),
+            ("Maut", "12,00"),
+            ("Reifen", "80,00"),
+            ("Maut", "7,50"),
+        ),
+        start=1,
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("question", "result"),
+    [
+        ("How many trips are there?", "8"),
+        ("How many trips did Ada make?", "3 (Driver: Ada)"),
+        ("How many trips went over 20 km?", "3 (km: over 20 km)"),
+        ("How many trips were there in February?", "4 (Date: February)"),
+        ("What did all trips cost in total?", "\u00a31,402.50 (sum: Cost (\u00a3); 8 rows)"),
+        ("How much was spent on service altogether?", "\u00a31,349.95 (sum: Cost (\u00a3); 2 rows; Purpose: service)"),
+        ("What is the total of the km that Ben drove?", "42 (sum: km; 3 rows; Driver: Ben; not considered: drove)"),
+        ("What does a delivery cost on average?", "\u00a37.64 (mean: Cost (\u00a3); 4 rows; Purpose: delivery)"),
+    ],
+)
+def test_rows_are_counted_added_up_and_averaged(question, result):
+    assert result_of_rows(question, ROWS, "trips_2025.csv")[1] == result
+
+
+@pytest.mark.parametrize(
+    ("question", "result"),
+    [
+        ("Wie viele Belege gibt es?", "8"),
+        ("Was hat der Diesel insgesamt gekostet?", "1.176,50 \u20ac (Summe: Betrag; 3 Zeilen; Art: Diesel)"),
+        ("Was kostet Maut im Durchschnitt?", "9,80 \u20ac (Durchschnitt: Betrag; 3 Zeilen; Art: Maut)"),
+    ],
+)
+def test_results_are_written_as_the_cells_are(question, result):
+    assert result_of_rows(question, KOSTEN, "kosten.csv")[1] == result
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "How many drivers are there?",  # a row is a trip
+        "How many trips did Miller make?",
+        "How many trips did Ada make this week?",
+        "How many trips did Ada make that were longer than those of Ben?",
+        "How many trips were free of rain, wind, snow and ice?",
+        "What did trip T-6 cost in total?",  # one row says it
+        "What is the total weight?",
+        "What did Miller's trips cost in total?",
+        "Which trip had the highest total cost?",
+        "How long is a trip on average?",  # no column says that
+        "What is the total?",  # of km or of pounds
+    ],
+)
+def test_a_question_whose_words_are_not_all_understood_has_no_result(question):
+    assert result_of_rows(question, ROWS, "trips_2025.csv") == ([], "")
+
+
+def test_a_table_with_its_own_total_or_with_gaps_is_not_added_up():
+    total = [("Trip", "Total"), *((name, "") for name, _ in ROWS[0][1:5]), ("Cost (\u00a3)", "1,402.50")]
+    question = "What did all trips cost in total?"
+    assert result_of_rows(question, [*ROWS, total], "trips.csv") == ([], "")
+    of_ada = result_of_rows("What did the trips of Ada cost in total?", [*ROWS, total], "trips.csv")
+    assert of_ada == ([0, 2, 4], "\u00a3121.45 (sum: Cost (\u00a3); 3 rows; Driver: Ada)")
+    unknown = [("Trip", "T-9"), *ROWS[0][1:5], ("Cost (\u00a3)", "open")]
+    assert result_of_rows(question, [*ROWS, unknown], "trips.csv") == ([], "")
+    assert result_of_rows(question, ROWS[:5], "trips.csv") == ([], "")
+    assert result_of_rows(question, [], "trips.csv") == ([], "")
