@@ -7,7 +7,6 @@ embeddings that question and passage share, and the blocks of the text (store.ma
 
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -36,16 +35,17 @@ from engine.generation.ranking import (
 from engine.generation.section import KINDS as SECTION_KINDS
 from engine.generation.section import MAX_SECTION_UNITS, Section, find_section, find_titled_section
 from engine.generation.span_scorer import Span, SpanScorer, SpanScores
-from engine.generation.summary import summary_units
+from engine.generation.summary import summary_units, topic_units
 from engine.generation.tables import Tables
 from engine.generation.verdict import SAID, verdict
 from engine.model.encoder import Encoder
 from engine.prompt.answer_type import PERSON, asks_for_reason, expected_content, words_before
 from engine.prompt.followups import YEAR
 from engine.prompt.named_documents import several_documents
-from engine.prompt.overlap import CHOICE_WORDS, content_stems, content_words, unsupported_words
+from engine.prompt.overlap import CHOICE_WORDS, content_words, unsupported_words
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import QuestionKind, question_kind, split_parts
+from engine.prompt.superlatives import SUPERLATIVE
 from engine.prompt.table_questions import codes, names_columns
 from engine.prompt.table_totals import NO_ROWS
 from engine.prompt.units import Unit
@@ -59,9 +59,9 @@ MAX_CANDIDATES = 6  # of all units, which the main model scores
 MODEL_WEIGHT = 0.4  # nats of a span's score per nat of the main model's log-likelihood
 MIN_HIGHLIGHT_SHARE = 0.7  # probability of the best span of a sentence, or cell of a row, to be highlighted in it
 MIN_CELL_SHARE = 0.95  # probability of the best cell of a table row; below it, the answer is the whole row
-MAX_TOPIC_UNITS, MIN_TOPIC_UNITS = 4, 3  # of the best quotes, so many below one heading make it a summary's topic
 LIST_WEIGHT = 1.0  # nats for a list, compared with a table row or sentence; chosen on the same questions
 FINDERS = (find_section, find_titled_section, find_answered_question)  # of text that answers as a whole
+SURE = 0.8  # confidence in the best quote, from which on no list of another document replaces it
 TABLE_CONFIDENCE = 0.7  # at least, of what all rows of a table say in the column that the question names; not fitted
 PLURAL = re.compile(r"\b(?:are|were|have|sind|waren|haben)\b", re.I)
 ENUMERATION = re.compile(r",[^,;]{2,80},? (?:and|or|und|oder|sowie) ")  # 'a, b and c'
@@ -112,11 +112,13 @@ class Evidence:
         if changes or self._section.units:
             return changes or self._quotes(self._section.units)
         if self.kind is QuestionKind.SUMMARY:
-            return self._quotes(self._topic() or summary_units(self._prepared, self._ranker.units))
+            topic = topic_units(self._prepared, self._ranker, [each.unit for each in self._ranked])
+            return self._quotes(topic or summary_units(self._prepared, self._ranker.units))
         if self.kind is QuestionKind.COMPARISON:
             return self._comparison()
         if self._parts:
-            return self._quotes(self._best_of_parts())
+            is_one_row = SUPERLATIVE.search(self._parts[0].question) and self._extreme and self._extreme[1]
+            return [self._extreme[0].quote] if self._extreme and is_one_row else self._quotes(self._best_of_parts())
         if self._said:
             return self._said
         if self.kind is QuestionKind.LIST:
@@ -293,6 +295,7 @@ class Evidence:
         """What has the question's superlative, if a table says so, and whether the question names what is compared."""
         may_be_list = self.kind is QuestionKind.LIST and not PLURAL.search(self._prepared.original_question)
         is_asked = self.kind is QuestionKind.FACT or may_be_list
+        is_asked = is_asked and bool(SUPERLATIVE.search(self._prepared.original_question))
         found = self._tables.extreme(self._likely) if is_asked else None
         if found is None or (may_be_list and not found[1].is_certain):
             return None
@@ -326,16 +329,6 @@ class Evidence:
         likely = self.scores.likely_between(unit.passage, unit.start, unit.end)
         return [(log_probability(span.probability / mass), span) for span in likely]
 
-    def _topic(self) -> list[Unit]:
-        """Return what is below the heading of most of the best quotes, if the question has a word of it; often none."""
-        headings = [self._ranker.headings[each.unit] for each in self._ranked[:MAX_TOPIC_UNITS]]
-        heading, count = Counter(headings).most_common(1)[0] if headings else ("", 0)
-        is_named = content_stems(heading) & content_stems(self._prepared.standalone_question)
-        if not is_named or count < MIN_TOPIC_UNITS:
-            return []
-        below = (unit for unit in self._ranker.units if self._ranker.headings[unit] == heading)
-        return [unit for unit in below if unit.block.kind != "heading"][:MAX_SECTION_UNITS]
-
     def _list(self) -> list[Quote]:
         """Return the list or rows that a question asks for; rows of the best quote's table before others."""
         best, others = self._likely[:1], self._likely[1:]
@@ -361,6 +354,8 @@ class Evidence:
     def _best_list(self) -> list[Quote]:
         """Return the list, or the paragraph with a procedure, that most likely answers; none if something else does."""
         lists = judged_lists(self.kind, self._prepared, self._ranker, self.scores)
+        if self.confidence.right >= SURE:
+            lists = [each for each in lists if self._document(each[1]) == self._document(self._ranked[0].unit.passage)]
         others = [each.score for each in self._ranked[:MAX_RESCORED_UNITS] if self._may_replace_list(each.unit)]
         if not lists or max(others, default=-math.inf) > max(score for score, *_ in lists) + LIST_WEIGHT:
             return []
@@ -395,6 +390,8 @@ class Evidence:
         return self._quote_at(unit.passage, unit.start, unit.end)
 
     def _quote_at(self, passage: int, start: int, end: int) -> Quote:
-        hits = self._prepared.hits
-        document = hits[passage].chunk.document_name if hits else ""
-        return Quote(passage + 1, start, end, self._prepared.texts[passage][start:end].strip(), document)
+        text = self._prepared.texts[passage][start:end].strip()
+        return Quote(passage + 1, start, end, text, self._document(passage))
+
+    def _document(self, passage: int) -> str:
+        return self._prepared.hits[passage].chunk.document_name if self._prepared.hits else ""

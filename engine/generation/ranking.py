@@ -14,7 +14,7 @@ from engine.generation.section import SENTENCE_END
 from engine.generation.span_scorer import SpanScores
 from engine.model.encoder import Encoder
 from engine.prompt.answer_type import expected_content
-from engine.prompt.editions import other_editions
+from engine.prompt.editions import is_former, other_editions
 from engine.prompt.followups import YEAR, relative_year
 from engine.prompt.overlap import content_stems, sentence_scores
 from engine.prompt.pack import PreparedPrompt
@@ -159,11 +159,12 @@ class UnitRanker:
         original = self._prepared.original_question
         is_whole = question == self._prepared.standalone_question
         wanted = (codes(original) if is_whole else set()) or codes(question)  # a follow-up is not about earlier codes
-        expected, new_words = expected_content(question), self._new_words(question)
+        expected = expected_content(question)
         captions = set(self.captions.values())
         asked = set(numbers(question))
         told = original if is_whole and YEAR.search(original) else question
         other = other_editions(told, [hit.chunk.document_name for hit in self._prepared.hits])
+        new_words = self._new_words(question, has_editions=bool(other.excluded or other.older))
 
         def rules(unit: Unit) -> float:
             text = self.text(unit)
@@ -178,20 +179,24 @@ class UnitRanker:
             is_word = unit.block.kind == "paragraph" and _is_alone(unit) and ONE_WORD.fullmatch(text)
             if is_word or (expected is not None and not expected.is_in(text)):
                 nats -= TYPE_PENALTY
+            nats -= NEWEST_WEIGHT * is_former(self.headings[unit], question)
             if new_words and not new_words & content_stems(text):
                 nats -= FOLLOW_UP_PENALTY
             return nats
 
         return rules
 
-    def _new_words(self, question: str) -> set[str]:
-        """Return the stems by which a follow-up differs from the turns before it; none if no unit has one."""
+    def _new_words(self, question: str, has_editions: bool) -> set[str]:
+        """Return the stems by which a follow-up differs from the turns before it; none if no unit has one.
+
+        Of one that asks the same about another year, only the year, unless that names an edition of a document.
+        """
         original = self._prepared.original_question
         if original == question or question != self._prepared.standalone_question:
             return set()
-        if relative_year(question) or YEAR.search(original):  # the same about another year
-            return set()
         new = content_stems(original) - content_stems(question.removesuffix(original))
+        if relative_year(question) or YEAR.search(original):
+            new = set() if has_editions else set(YEAR.findall(original))
         return new & {stem for unit in self.units for stem in content_stems(self.text(unit))}
 
     def cosines(self, question: str, texts: Sequence[str]) -> list[float]:

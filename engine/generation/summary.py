@@ -4,11 +4,14 @@ from collections import Counter
 from collections.abc import Sequence
 
 from engine.generation.document_questions import is_question
-from engine.prompt.overlap import content_words
+from engine.generation.ranking import UnitRanker
+from engine.generation.section import MAX_SECTION_UNITS
+from engine.prompt.overlap import content_stems, content_words
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.units import Unit
 
 MAX_SUMMARIZED_PASSAGES = 3
+MAX_TOPIC_UNITS, MIN_TOPIC_UNITS = 4, 3  # of the best quotes, so many below one heading make it the topic
 NUM_SENTENCES = 6
 MIN_CONTENT_WORDS = 4  # of a sentence in a summary
 QUESTION_WORD_WEIGHT = 4
@@ -31,6 +34,20 @@ def summary_units(prepared: PreparedPrompt, units: Sequence[Unit]) -> list[Unit]
     is_lead = [unit.start == unit.block.start for unit in found]
     texts = [unit.text(prepared.texts) for unit in found]
     return [found[index] for index in summarize(texts, is_lead, prepared.standalone_question)]
+
+
+def topic_units(prepared: PreparedPrompt, ranker: UnitRanker, likely: Sequence[Unit]) -> list[Unit]:
+    """Return what is below the heading of most of the best quotes, if the question has a word of it; often none.
+
+    likely  all quotes, the best first
+    """
+    headings = [ranker.headings[unit] for unit in likely[:MAX_TOPIC_UNITS]]
+    heading, count = Counter(headings).most_common(1)[0] if headings else ("", 0)
+    is_named = content_stems(heading) & content_stems(prepared.standalone_question)
+    if not is_named or count < MIN_TOPIC_UNITS:
+        return []
+    below = (unit for unit in ranker.units if ranker.headings[unit] == heading)
+    return [unit for unit in below if unit.block.kind != "heading"][:MAX_SECTION_UNITS]
 
 
 def summarize(sentences: Sequence[str], is_lead: Sequence[bool], question: str) -> list[int]:

@@ -21,7 +21,10 @@ REFERENCE = _any(
 MONEY = _any(
     r"\bhow (?:much|expensive)\b.*\b(?:costs?|pays?|paid|earns?|charged?|rent|fees?|deposit|salary|fined?)\b",
     r"\bhow expensive\b",
-    r"^what .*\b(?:price|cost|fee|rent|deposit|salary)s?\b|^what (?:is|are|was|were|does|do) .*\b(?:paid|earn)\b",
+    r"^what .*\b(?:price|cost|fee|rent|deposit|salary)s?\b"
+    r"|^what (?:is|are|was|were|do(?:es)?|did|will|would) .*\b(?:paid|pay|earn|charged?|owe)\b"
+    r"(?! (?:by|with|in|online)\b)",
+    r"\bset (?:me|us|you|one) back\b|\bwas\b.{0,100}\b(?:gekostet|(?:be|ge)zahlt|ausgegeben)\b|\bwas (?:be)?zahl",
     r"\bwas kostet\b|\bwie teuer\b|\bwie ?viel (?:kostet|zahl|bezahl|verdien)",
     r"\bhow much\b.*\b(?:spen[dt]|spending)\b",
     r"\bwie ?viel\b.{0,100}\b(?:(?:be|ge|aus|ein)?zahlt|kosten|gekostet|ausgegeben|eingenommen|verdient)\b",

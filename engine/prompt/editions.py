@@ -25,6 +25,9 @@ FORMER = re.compile(
     r"|\b(?:previously|formerly|back then|fr\u00fcher\w*|bisher)\b",
     re.I,
 )
+FORMER_HEADING = re.compile(
+    r"\b(?:old|former|previous|outdated|superseded|alte[mnrs]?|bisherige[mnrs]?|ehemalige[mnrs]?)\b", re.I
+)
 PERIOD = re.compile(  # several years
     rf"\b(?:since|from|until|till|between|seit|ab|bis|zwischen)\b.*{YEAR.pattern}", re.I
 )
@@ -44,6 +47,13 @@ def tells_edition(question: str) -> bool:
     if PERIOD.search(question) or question_kind(question) is QuestionKind.COMPARISON:
         return False
     return bool(YEAR.search(question)) or bool(CURRENT.search(question)) != bool(FORMER.search(question))
+
+
+def is_former(heading: str, question: str) -> bool:
+    """Return whether a heading says that something is no longer in force, and the question does not ask for that."""
+    is_asked = FORMER_HEADING.search(question) or FORMER.search(question) or YEAR.search(question)
+    is_comparison = question_kind(question) is QuestionKind.COMPARISON
+    return bool(FORMER_HEADING.search(heading)) and not is_asked and not is_comparison
 
 
 def other_editions(question: str, names: Sequence[str]) -> OtherEditions:

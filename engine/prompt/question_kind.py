@@ -46,6 +46,9 @@ ABOUT_THE_APPLICATION = (
     r"|great|cool|super|perfect|perfekt|nice|prima|wunderbar"
 )
 SMALL_TALK = re.compile(rf"(?:{GREETING})? ?(?:{ABOUT_THE_APPLICATION})?", re.I)
+THANKS = re.compile(
+    r"(?:(?:al)?right|ok(?:ay)?|great|cool|perfect|super|prima|gut)?[ ,]*(?:thanks?|thx|cheers|danke)\b[^?]*", re.I
+)
 GERMAN_AUXILIARY = (
     r"ist|sind|war|waren|darf|d\u00fcrfen|kann|k\u00f6nnen|muss|m\u00fcssen|soll|hat|haben|gibt|gilt|wird|werden|bin"
 )
@@ -60,7 +63,8 @@ VERB_FIRST = (  # in German: 'Brauche ich ...?', 'Kostet der ...?'
 )
 PATTERNS = {  # the first that matches decides
     QuestionKind.SUMMARY: _any(
-        r"\bsummar|\bsum up\b|\boverview\b|\bgist\b|\b(?:main|key) (?:points|ideas|message|takeaways)|\btl;?dr\b",
+        r"\bsummar|\bsum up\b|\boverview\b|\b(?:rundown|recap)\b|\bgist\b|\btl;?dr\b",
+        r"\b(?:main|key) (?:points|ideas|message|takeaways)",
         r"\bin (?:a few|two|three|short|brief) (?:sentences|words)\b",
         r"\b(?:in short|briefly|in brief)\b|\bwhat is .+ about\b",
         r"\bzusammenfass|\bfass\w*\b.* zusammen|\b\u00fcberblick\b|\bworum geht|\bin wenigen s\u00e4tzen|\bkurz gesagt",
@@ -100,7 +104,7 @@ PATTERNS = {  # the first that matches decides
         r"^(?:the )?(?:top|main|key|biggest|major) (?:\w+ )?\w+s\b(?!.*\b(?:is|are|was|were|did|does?|has|have)\b)"
         r"|\bwho (?:all|makes? up|sits on|are (?:the|our|its))\b"
         r"|^wer (?:\w+ )+alles\b|^wer geh\u00f6rt (?:alles )?z|^wer sitzt (?:\w+ ){0,2}im\b",
-        r"\bz\u00e4hl\w* .* auf\b|\bnenn\w* (?:mir )?(?:alle|die)",
+        r"\bz\u00e4hl\w* .* auf\b|\bnenn\w* (?:mir )?(?:alle|die)|\b(?:all of them|bitte alle|alle bitte)\b",
     ),
     QuestionKind.YES_NO: re.compile(
         rf"(?:^|[.!] )(?:[^,?.!]{{3,60}}, )?(?:(?!was (?:steht|{GERMAN_AUXILIARY})\b|was\b.*{FUNCTION_WORD.pattern})"
@@ -119,7 +123,7 @@ ONE_WORD_PART = re.compile(rf"(?:{QUESTION_WORD})\?", re.I)
 def question_kind(question: str) -> QuestionKind:
     """Return what kind of answer a question asks for."""
     sentences = [" ".join(re.sub(r"[^\w\s]+", " ", part).split()) for part in re.split(r"[.!?]+", question)]
-    if all(map(SMALL_TALK.fullmatch, sentences)):
+    if all(map(SMALL_TALK.fullmatch, sentences)) or THANKS.fullmatch(question.strip()):
         return QuestionKind.SMALL_TALK
     request = FILLER.sub("", question.strip(), count=1)
     return next((kind for kind, pattern in PATTERNS.items() if pattern.search(request)), QuestionKind.FACT)

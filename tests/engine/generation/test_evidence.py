@@ -250,6 +250,13 @@ def test_a_follow_up_is_not_answered_by_what_was_said_before():
     assert chosen(found).quote.text.startswith("| Record: Complaints")
 
 
+def test_a_follow_up_about_another_year_is_answered_by_a_quote_with_that_year():
+    text = "The board proposes a dividend of 3 per cent.\n\nThe year 2022 had 4 per cent."
+    earlier = "Which dividend does the board propose? A dividend of 3 per cent."
+    found = evidence("And for 2022?", Scorer("3", "3", "4"), text, history=earlier)
+    assert chosen(found).quote.text == "The year 2022 had 4 per cent."
+
+
 def test_a_yes_no_question_gets_the_sentence_that_decides_it():
     quotes = evidence("Is it blue?", Scorer("blue"), MANUAL, OTHER).quoted_answer()
     assert texts_of(quotes) == ["It is blue."] and quotes[0].rank == 2

@@ -2,6 +2,8 @@
 
 import pytest
 
+from engine.generation.confidence import Confidence
+from engine.generation.evidence import Evidence
 from tests.support.evidence import MANUAL, OTHER, Encoder, Scorer, evidence, texts_of
 
 
@@ -67,6 +69,14 @@ def test_a_sentence_that_enumerates_answers_if_the_only_list_is_about_something_
     text = f"## Luggage\n\nBags are covered. {sentence}\n\n## Trips\n\n- a storm\n- a strike"
     found = evidence("Which bags are never covered?", Scorer("Bags", "Phones"), text, encoder=Encoder("covered"))
     assert texts_of(found.quoted_answer()) == [sentence]
+
+
+@pytest.mark.parametrize(("confidence", "answer"), [(0.9, "Leave thirty pounds for the key."), (0.4, "- tea\n- milk")])
+def test_a_list_of_another_document_does_not_replace_a_quote_that_is_sure(monkeypatch, confidence, answer):
+    monkeypatch.setattr(Evidence, "confidence", Confidence(confidence, 1.0))
+    passages = "Leave thirty pounds for the key.", "## Kitchen\n\n- tea\n- milk"
+    found = evidence("What do I have to leave for the key?", Scorer("thirty pounds"), *passages)
+    assert texts_of(found.quoted_answer()) == [answer]
 
 
 def test_the_rows_of_a_table_that_lists_what_is_asked_for_are_found_though_another_row_is_likelier():

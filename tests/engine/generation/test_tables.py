@@ -45,6 +45,12 @@ def test_a_question_that_may_ask_for_a_list_is_answered_by_its_superlative():
     assert answer("Welche Lampe hat das kleinste Gewicht?", Scorer("rot"), text).text == "Zwei [1]"
 
 
+def test_the_row_with_the_superlative_answers_both_parts_of_a_question():
+    rows = "| Order: 1 | Total: 30 | By: Ann |\n| Order: 2 | Total: 90 | By: Bob |\n| Order: 3 | Total: 60 | By: Eve |"
+    found = evidence("Which order had the biggest total, and whose was it?", Scorer("Ann"), rows)
+    assert texts_of(found.quoted_answer()) == ["| Order: 2 | Total: 90 | By: Bob |"]
+
+
 def test_a_table_about_something_else_does_not_decide_a_superlative():
     passages = ("## Boats\n\nThe tug is slow.", "| Feature: Weight | Lux A: 3 kg | Lux B: 2 kg |")
     assert answer("Which tug is the lightest?", Scorer("tug"), *passages).text == "The tug is slow. [1]"

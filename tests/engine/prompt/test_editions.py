@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.prompt.editions import other_editions, tells_edition
+from engine.prompt.editions import is_former, other_editions, tells_edition
 
 NAMES = ["policy_2023.docx", "lease.pdf", "policy_2025.docx", "report 2024.pdf", "policy_2023.docx"]
 
@@ -36,3 +36,10 @@ def test_one_edition_is_never_excluded():
 
 def test_a_comparison_means_several_editions():
     assert tells_edition("What is the limit in 2025?") and not tells_edition("What changed since 2023?")
+
+
+def test_a_heading_tells_what_is_no_longer_in_force_unless_the_question_asks_for_it():
+    assert is_former("Old tariff", "What is the fee?") and is_former("Bisherige Preise", "Was kostet es?")
+    assert not is_former("Tariff", "What is the fee?") and not is_former("Gold tariff", "What is the fee?")
+    for question in ("What was the old fee?", "What was the fee in 2023?", "Compare the fees."):
+        assert not is_former("Old tariff", question)

@@ -21,7 +21,13 @@ TICKET = ChatTurn("How much does an adult ticket cost?", "14 pounds.")
 
 
 @pytest.mark.parametrize(
-    "question", [*(sample["question"] for sample in SAMPLES), "Who won the race?", "Who is Don Quixote?"]
+    "question",
+    [
+        *(sample["question"] for sample in SAMPLES),
+        "Who won the race?",
+        "Who is Don Quixote?",
+        "What do I have to do when leaving?",
+    ],
 )
 def test_standalone_questions(question):
     assert not needs_context(question)

@@ -8,6 +8,7 @@ from engine.prompt.text_finder import TextFinder
 
 QUESTIONS = {
     QuestionKind.FACT: (
+        "Thanks, and who is the chair?",
         "Who owns the company?",
         "And since when?",
         "How much does the deposit cost?",
@@ -32,6 +33,7 @@ QUESTIONS = {
         "Gilt das Ticket auch im Bus?",
     ),
     QuestionKind.LIST: (
+        "Where does the money come from? All of them please.",
         "List the five risks.",
         "What are the main risks?",
         "top risks of the project?",
@@ -57,6 +59,7 @@ QUESTIONS = {
         "Give me the gist of it",
         "Worum geht es in dem Protokoll?",
         "Sum up the letter",
+        "Give me a quick rundown of the meeting",
     ),
     QuestionKind.COMPARISON: (
         "How did the limit change between 2022 and 2024?",
@@ -75,6 +78,7 @@ QUESTIONS = {
         "What can you do?",
         "hi there! what sort of things can I ask you?",
         "Danke sch\u00f6n",
+        "alright thanks mate, that's me sorted",
         "",
         "?!",
     ),
