@@ -34,7 +34,7 @@ SUM = re.compile(
     r"\b(?:(?:in )?total|sum|adds? up|altogether|in all|overall|combined|insgesamt|gesamt\w*|summe|zusammen)\b",
     re.I,
 )
-MEAN = re.compile(r"\b(?:on average|average|mean|durchschnitt\w*|im (?:schnitt|durchschnitt|mittel))\b", re.I)
+MEAN = re.compile(r"\b(?:on average|average|the mean|durchschnitt\w*|im (?:schnitt|durchschnitt|mittel))\b", re.I)
 AMOUNT_WORD = re.compile(
     r"\b(?:cost|spen[dt]|paid|pay|money|price|expens|earn|revenue|income|owe|worth|amount|bill|charg|kost|gekostet"
     r"|bezahl|gezahlt|ausgegeben|ausgab|geld|verdien|einnahm|einnehm|umsatz|betrag|wert)\w*",

@@ -87,6 +87,7 @@ def test_results_are_written_as_the_cells_are(question, result):
         "What did Miller's trips cost in total?",
         "Which trip had the highest total cost?",
         "How long is a trip on average?",  # no column says that
+        "What does the purpose delivery mean?",
         "What is the total?",  # of km or of pounds
     ],
 )
