@@ -12,6 +12,7 @@ CURRENCIES = {  # how a header or a question names the currency of an amount
     "\u20ac": r"\u20ac|\beur(?:os?)?\b",
     "\u00a3": r"\u00a3|\b(?:gbp|pounds?)\b",
     "$": r"\$|\b(?:usd|dollars?)\b",
+    "CHF": r"\bchf\b|\bfranken\b|\bswiss francs?\b",
 }
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from engine.prompt.amounts import CELL_NUMBER, number_of
+from engine.prompt.amounts import CELL_NUMBER, currency, number_of
 from engine.prompt.followups import CLITIC
 from engine.prompt.overlap import content_stems, content_words, missing_names, stem
 from engine.prompt.row_conditions import (
@@ -45,6 +45,7 @@ EMPTY_WORD = re.compile(
     r"|during|alle[nrs]?|jede[mnrs]?|eintr\u00e4ge?|eintrag|gemacht|erfasst|gebucht|verbucht|eingegangen|w\u00e4hrend|hat|hatten?)\b",
     re.I,
 )
+UNIT_HEADER = re.compile(r"units?|unit of measure|currency|einheit|w\u00e4hrung", re.I)
 EMPTY = (CLITIC, ALL, SUM, EMPTY_WORD)  # what does not say which rows are meant
 MIN_TABLE_ROWS = 8  # a smaller table with a sum or mean says it itself
 MIN_ROWS = 2  # that are added up
@@ -110,12 +111,21 @@ def _added_up(question: str, rows: Sequence[Cells], document_name: str) -> tuple
     numbers = [cell for cell in cells if cell]
     if header is None or len(met) < MIN_ROWS or len(numbers) < len(met):  # or one has no number
         return [], ""
+    if len({cell["unit"] for cell in numbers}) > 1 or _has_several_units([rows[index] for index in met]):
+        return [], ""
     is_mean, is_in_german = bool(MEAN.search(question)), is_german(question)
     values = list(map(number_of, numbers))
     amount = _format(mean(values) if is_mean else sum(values), numbers, column_currency(header, rows), is_mean)
     name = ("Durchschnitt" if is_mean else "Summe") if is_in_german else ("mean" if is_mean else "sum")
     explained = [f"{name}: {header}", f"{len(met)} {'Zeilen' if is_in_german else 'rows'}"]
     return met, f"{amount} ({'; '.join([*explained, *_explain(question, *understood)])})"
+
+
+def _has_several_units(rows: Sequence[Cells]) -> bool:
+    """Return whether rows are in several currencies, or have a column of units that differ."""
+    currencies = {currency(value) for row in rows for _, value in row} - {""}
+    units = {value for row in rows for header, value in row if UNIT_HEADER.fullmatch(header)}
+    return len(currencies) > 1 or len(units) > 1
 
 
 def _understand(
@@ -132,7 +142,8 @@ def _understand(
         return None
     explained = content_stems(" ".join([document_name, headers, *(f"{each.header} {each.words}" for each in found)]))
     others = [word for word in _words(question, empty) if stem(word) not in explained]
-    is_condition = any(stem(word) in content_stems(values) or word[0].isdecimal() for word in others)
+    in_cells = content_stems(values)
+    is_condition = any(stem(word) in in_cells or word[0].isdecimal() for word in others)
     return None if is_condition or len(others) > MAX_OTHER_WORDS else (found, others)
 
 
@@ -146,7 +157,8 @@ def _words(question: str, empty: Sequence[re.Pattern[str]]) -> list[str]:
     """Return the content words of a question without those that do not say which rows are meant."""
     for pattern in empty:
         question = pattern.sub(" ", question)
-    return [word for word in dict.fromkeys(split_words(question)) if word in content_words(question)]
+    content = content_words(question)
+    return [word for word in dict.fromkeys(split_words(question)) if word in content]
 
 
 def _added_column(question: str, rows: Sequence[Cells]) -> str | None:
@@ -169,4 +181,4 @@ def _format(number: float, cells: Sequence[re.Match[str]], sign: str, is_mean: b
     unit = units.pop() if len(units) == 1 else None
     if unit and not sign:
         return f"{text} {unit}"
-    return f"{text} {sign}" if sign == "\u20ac" else f"{sign}{text}"
+    return f"{text} {sign}" if sign in ("\u20ac", "CHF") else f"{sign}{text}"

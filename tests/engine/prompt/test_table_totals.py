@@ -105,3 +105,18 @@ def test_a_table_with_its_own_total_or_with_gaps_is_not_added_up():
     assert result_of_rows(question, [*ROWS, unknown], "trips.csv") == ([], "")
     assert result_of_rows(question, ROWS[:5], "trips.csv") == ([], "")
     assert result_of_rows(question, [], "trips.csv") == ([], "")
+
+
+def test_amounts_in_several_units_or_currencies_are_not_added_up():
+    def table(values, header="Cost", more=()):
+        return [[("Part", f"P-{n}"), (header, value), *more[n - 1 : n]] for n, value in enumerate(values, start=1)]
+
+    euros_and_dollars = [("Currency", "EUR")] * 7 + [("Currency", "USD")]
+    for question, rows, start in (
+        ("What do the parts cost in total?", table(["\u20ac5"] * 8), "40 \u20ac"),
+        ("What do the parts cost in total?", table(["\u20ac5"] * 7 + ["$5"]), ""),
+        ("What do the parts cost in total?", table(["5"] * 8, more=euros_and_dollars), ""),
+        ("What is the total weight?", table(["5 kg"] * 8, "Weight"), "40 kg"),
+        ("What is the total weight?", table(["5 kg"] * 7 + ["5 g"], "Weight"), ""),
+    ):
+        assert result_of_rows(question, rows, "parts.csv")[1].partition(" (")[0] == start
