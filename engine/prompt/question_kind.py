@@ -46,8 +46,14 @@ ABOUT_THE_APPLICATION = (
     r"|great|cool|super|perfect|perfekt|nice|prima|wunderbar"
 )
 SMALL_TALK = re.compile(rf"(?:{GREETING})? ?(?:{ABOUT_THE_APPLICATION})?", re.I)
-THANKS = re.compile(
-    r"(?:(?:al)?right|ok(?:ay)?|great|cool|perfect|super|prima|gut)?[ ,]*(?:thanks?|thx|cheers|danke)\b[^?]*", re.I
+REQUEST = (
+    r"please|list|name|show|give|tell|find|summar\w*|explain|compare|what|who|when|where|why|how|which"
+    r"|bitte|nenn\w*|zeig\w*|fass\w*|erkl\u00e4r\w*|sag\w*|wer|wann|wo|warum|wie|welche\w*"
+)
+THANKS = re.compile(  # and nothing else that asks for something
+    rf"(?:(?:al)?right|ok(?:ay)?|great|cool|perfect|super|prima|gut)?[ ,]*(?:thanks?|thx|cheers|danke)\b"
+    rf"(?!.*\b(?:{REQUEST})\b)[^?]{{0,60}}",
+    re.I | re.S,
 )
 GERMAN_AUXILIARY = (
     r"ist|sind|war|waren|darf|d\u00fcrfen|kann|k\u00f6nnen|muss|m\u00fcssen|soll|hat|haben|gibt|gilt|wird|werden|bin"

@@ -9,6 +9,7 @@ from engine.prompt.text_finder import TextFinder
 QUESTIONS = {
     QuestionKind.FACT: (
         "Thanks, and who is the chair?",
+        "Thanks. Tell me the fee",
         "Who owns the company?",
         "And since when?",
         "How much does the deposit cost?",
