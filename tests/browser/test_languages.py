@@ -1,11 +1,14 @@
 """The interface in German and Chinese; what users write, and what documents say, stays as it is."""
 
+from dataclasses import replace
+
 import pytest
 from playwright.sync_api import expect
 
 from backend.interface.models import FidelityStatus
 from engine.fidelity import FidelityCurve, FidelityPoint
 from tests.browser.conftest import SAMPLES
+from tests.support.fake_backend.backend import READY
 
 pytestmark = pytest.mark.browser
 
@@ -38,11 +41,13 @@ def add(tab, name, text):
 
 
 def test_the_interface_is_translated_but_no_text_of_a_user(visit, backend):
+    backend.state = replace(READY, adding_samples=True)  # so that the questions about them stay
     tab = visit()
     choose(tab, "de")
     tabs_are(tab, "Fragen", "Labor", "Bibliothek", "Einstellungen")
     expect(tab.page.locator("#question textarea")).to_have_attribute("placeholder", "Frage an die Dokumente …")
     expect(tab.page.locator("#welcome .kv-sample").first).to_have_text(next(iter(SAMPLES)))
+    backend.state = READY
 
     tab.choose("Direkte Wiederverwendung")
     expect(tab.page.locator("#method input")).to_have_value("Direkte Wiederverwendung")
