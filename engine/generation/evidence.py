@@ -117,8 +117,8 @@ class Evidence:
         if self.kind is QuestionKind.COMPARISON:
             return self._comparison()
         if self._parts:
-            is_one_row = SUPERLATIVE.search(self._parts[0].question) and self._extreme and self._extreme[1]
-            return [self._extreme[0].quote] if self._extreme and is_one_row else self._quotes(self._best_of_parts())
+            extreme = self._extreme if SUPERLATIVE.search(self._parts[0].question) else None
+            return [extreme[0].quote] if extreme and extreme[1] else self._quotes(self._best_of_parts())
         if self._said:
             return self._said
         if self.kind is QuestionKind.LIST:
@@ -294,8 +294,8 @@ class Evidence:
     def _extreme(self) -> tuple[Candidate, bool] | None:
         """What has the question's superlative, if a table says so, and whether the question names what is compared."""
         may_be_list = self.kind is QuestionKind.LIST and not PLURAL.search(self._prepared.original_question)
-        is_asked = self.kind is QuestionKind.FACT or may_be_list
-        is_asked = is_asked and bool(SUPERLATIVE.search(self._prepared.original_question))
+        has_superlative = bool(SUPERLATIVE.search(self._prepared.original_question))
+        is_asked = has_superlative and (self.kind is QuestionKind.FACT or may_be_list)
         found = self._tables.extreme(self._likely) if is_asked else None
         if found is None or (may_be_list and not found[1].is_certain):
             return None

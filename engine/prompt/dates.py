@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from engine.prompt.amounts import currency
 
@@ -17,7 +18,7 @@ DATE = re.compile(
     re.I,
 )
 RELATION = re.compile(
-    r"\b(?:(?P<before>before|vor)|(?P<after>after|nach)|(?P<since>since|from|seit|ab)"
+    r"\b(?:(?P<before>before|vor)|(?P<after>after|nach)|(?P<since>since|seit|ab)"
     r"|(?P<until>until|till|up to|by|bis))(?: (?:the|dem|zum))? $",
     re.I,
 )
@@ -28,15 +29,32 @@ BEFORE_AMOUNT = re.compile(
     re.I,
 )
 
+PERIOD = re.compile(
+    r"\b(?:between|from|zwischen|vo[mn])\b.* (?:to|till|until|and|bis(?: zum)?|und) |\d ?[-\u2013] ?\d", re.I
+)
+
 Date = tuple[int | None, int | None, int | None]  # year, month and day; None: any
 
 
-def date_tests(question: str) -> Iterator[tuple[str, Callable[[str], bool]]]:
-    """Yield the dates of a question with the words that say how a cell's date relates to them, and that as a test."""
+@dataclass(frozen=True, slots=True)
+class DateTest:
+    """A date of a question, and how the dates of cells relate to it."""
+
+    text: str  # with the word that says how: 'since 1 March'
+    is_met: Callable[[str], bool]  # by a cell
+    needs_one_year: bool  # whether it is unclear for cells of several years
+
+
+def date_tests(question: str) -> list[DateTest] | None:
+    """Return the dates of a question; None if they may be a period, such as 'from March to May'."""
+    found = []
     for match in _dates_of(question):
         relation = RELATION.search(question[: match.start()])
         kind = relation.lastgroup if relation and relation.lastgroup else "in"
-        yield f"{relation[0] if relation else ''}{match[0]}".strip(), _is_at(kind, _date(match))
+        date = _date(match)
+        text = f"{relation[0] if relation else ''}{match[0]}".strip()
+        found.append(DateTest(text, _is_at(kind, date), kind != "in" and date[0] is None))
+    return None if found and PERIOD.search(question) else found
 
 
 def full_date(value: str) -> Date | None:

@@ -6,14 +6,14 @@ understand leaves no rows, rather than wrong ones.
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from engine.prompt.amounts import cell_number, currency
+from engine.prompt.amounts import CELL_NUMBER, cell_number, currency
 from engine.prompt.dates import date_tests, full_date
-from engine.prompt.followups import YEAR
-from engine.prompt.overlap import content_stems
+from engine.prompt.followups import STOP_WORD, YEAR
+from engine.prompt.overlap import content_stems, stem
 from engine.prompt.table_questions import (
     FREE,
     FREE_OF_CHARGE,
@@ -26,6 +26,9 @@ from engine.prompt.table_questions import (
 )
 
 EXCLUDED = re.compile(r"(?:\b(?:not|never|nicht)|n['\u2019]t) (?:(?:the|those|yet|been|die|noch) )*(\w+)", re.I)
+NOT = "not "  # before the values that a condition excludes
+NEGATED = re.compile(r"(?:\b(?:not|never|nicht)|n['\u2019]t) $", re.I)  # what follows
+OR = re.compile(r"\b(?:or|oder)\b", re.I)
 EXCLUSIVE = re.compile(r"(?:over|above|more|older|under|below|less|fewer|\u00fcber|mehr|unter|weniger)\b", re.I)
 NOT_UNDERSTOOD = re.compile(  # times, comparisons of columns, and exceptions
     r"\b(?:(?:last|this|next|past|current|previous) (?:\w+ )?(?:day|week|month|year|quarter|season)s?|recent\w*|today"
@@ -56,12 +59,19 @@ class Condition:
 
 def conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
     """Return a question's conditions on the rows of a table; None if one is not understood or fits no column."""
-    if NOT_UNDERSTOOD.search(_without_limits(question)):
-        return None
     rows = [row for row in rows if row and not TOTAL.match(row[0][1])]
-    dates, rest = _date_conditions(question, rows)
+    dates = _date_conditions(question, rows)
+    if dates is None or NOT_UNDERSTOOD.search(_without_limits(question)):
+        return None
+    rest = _without(question, (each.text for each in dates))
     limits = _limit_conditions(rest, rows)
-    return None if limits is None else [*named_values(_without_limits(rest), rows), *dates, *limits]
+    rest = _without_limits(rest)
+    values = named_values(rest, rows)
+    if limits is None or not set(map(stem, EXCLUDED.findall(rest.lower()))) <= _excluded_stems(values):
+        return None
+    found = [*values, *dates, *limits]
+    is_choice = bool(OR.search(rest)) and len({each.header for each in found}) > 1  # this or that column
+    return None if is_choice else found
 
 
 def rows_that_meet(found: Sequence[Condition], rows: Sequence[Cells]) -> list[int]:
@@ -101,7 +111,7 @@ def named_values(question: str, rows: Sequence[Cells]) -> list[Condition]:
             excluded[header].add(value)
     return [
         Condition(header, f"{negation}{', '.join(sorted(values))}", test(frozenset(values)), " ".join(sorted(values)))
-        for named, negation, test in ((wanted, "", _is_in), (excluded, "not ", _is_not_in))
+        for named, negation, test in ((wanted, "", _is_in), (excluded, NOT, _is_not_in))
         for header, values in named.items()
     ]
 
@@ -157,6 +167,16 @@ def _without_limits(question: str) -> str:
     return question
 
 
+def _without(question: str, texts: Iterable[str]) -> str:
+    for text in texts:
+        question = question.replace(text, " ")
+    return question
+
+
+def _excluded_stems(values: Iterable[Condition]) -> set[str]:
+    return content_stems(" ".join(each.words for each in values if each.text.startswith(NOT)))
+
+
 def _limit_conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
     """Return the conditions of the limits of numbers; None if the column of one is unclear."""
     found = []
@@ -171,10 +191,12 @@ def _limit_conditions(question: str, rows: Sequence[Cells]) -> list[Condition] |
             else:
                 low = numbers[0]
             header = _limited_column(question, match[0], rows)
-            if header is None:
+            if header is None or NEGATED.search(question[: match.start()]):
                 return None
             is_exclusive = bool(EXCLUSIVE.match(match[0])) and pattern is not RANGE
-            found.append(Condition(header, match[0].strip(), _is_between(low, high, is_exclusive), match[0]))
+            unit = _unit(match[0])
+            text = match[0].strip() if _has_unit(header, unit, rows) else match[0].strip().removesuffix(unit).strip()
+            found.append(Condition(header, text, _is_between(low, high, is_exclusive), text))
         question = pattern.sub(" ", question)
     return found
 
@@ -189,7 +211,21 @@ def _limited_column(question: str, limit: str, rows: Sequence[Cells]) -> str | N
     amounts = amount_column(rows) if sign else None
     if amounts and column_currency(amounts, rows) in ("", sign):
         return amounts
-    return columns[0] if len(columns) == 1 and not sign else None
+    is_only = len(columns) == 1 and not sign and _has_unit(columns[0], _unit(limit), rows)
+    return columns[0] if is_only else None
+
+
+def _unit(limit: str) -> str:
+    """Return the word after the number of a limit; '' if it is none that says what is counted."""
+    word = limit.split()[-1]
+    return word if word.isalpha() and not STOP_WORD.fullmatch(word.lower()) else ""
+
+
+def _has_unit(header: str, unit: str, rows: Sequence[Cells]) -> bool:
+    """Return whether a column is in a unit, which may be its header, in its cells, or a currency; any is in none."""
+    cells = (CELL_NUMBER.fullmatch(dict(row).get(header, "").strip()) for row in rows)
+    units = {stem(cell["unit"].lower()) for cell in cells if cell and cell["unit"]}
+    return not unit or bool(currency(unit)) or stem(unit.lower()) in units | content_stems(header)
 
 
 def _is_between(low: float, high: float, is_exclusive: bool) -> Callable[[str], bool]:
@@ -200,13 +236,14 @@ def _is_between(low: float, high: float, is_exclusive: bool) -> Callable[[str], 
     return is_met
 
 
-def _date_conditions(question: str, rows: Sequence[Cells]) -> tuple[list[Condition], str]:
-    """Return the conditions of dates, and the question without them; none if no column has dates."""
+def _date_conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
+    """Return the conditions of dates, none if no column has dates; None if they are unclear."""
     columns, stems = _columns(rows, lambda value: full_date(value) is not None, skip=0), content_stems(question)
     if not columns:
-        return [], question
+        return []
     header = next((header for header in columns if content_stems(header) & stems), columns[0])
-    found = [Condition(header, text, is_met, text) for text, is_met in date_tests(question)]
-    for each in found:
-        question = question.replace(each.text, " ")
-    return found, question
+    years = {date[0] for row in rows if (date := full_date(dict(row).get(header, "")))}
+    tests = date_tests(question)
+    if tests is None or (len(years) > 1 and any(each.needs_one_year for each in tests)):
+        return None
+    return [Condition(header, each.text, each.is_met, each.text) for each in tests]

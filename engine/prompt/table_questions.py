@@ -29,7 +29,11 @@ MINIMUM = re.compile(
     rf"|{AMOUNT} (?:and|or|und|oder) (?:above|over|older|more|upwards?|\u00e4lter|mehr|dar\u00fcber)\b",
     re.I,
 )
-TOTAL = re.compile(r"(?:total|sum|all|overall|average|mean|gesamt|summe|insgesamt|durchschnitt|mittel)\b", re.I)
+TOTAL = re.compile(
+    r"(?:(?:grand |sub-?)?total|zwischensumme|sum|all|overall|average|mean|gesamt|summe|insgesamt|durchschnitt"
+    r"|mittel)\b",
+    re.I,
+)
 REQUESTED = re.compile(r"\b(?:which|what|welche[rsnm]?)\s+([^\W\d_]+)", re.I)
 NEGATION = re.compile(
     r"\b(?:not|no(?:ne|body|thing)?|never|cannot|excluded|prohibited|forbidden|refused|declined|closed|non-\w+)\b"
@@ -56,7 +60,7 @@ def codes(text: str) -> set[str]:
 
 def read_number(digits: str) -> float:
     """Return the value of a number with English or German separators."""
-    if re.fullmatch(r"\d{1,3}(?:[.,]\d{3})+", digits):
+    if re.fullmatch(r"[1-9]\d{0,2}(?:[.,]\d{3})+", digits):
         return float(re.sub("[.,]", "", digits))
     *whole, fraction = re.split("[.,]", digits)
     return float(f"{''.join(whole)}.{fraction}" if whole else fraction)

@@ -1,7 +1,7 @@
 """What the rows of a table add up to: 'How many tickets are open?', 'What did we spend on fuel in total?'.
 
 The answer names the rows by the conditions that they meet, so that a reader sees what was counted or added up. There is
-none if a word of the question occurs in the table and is no such condition.
+none if the question has a word that is no such condition.
 """
 
 import re
@@ -11,7 +11,7 @@ from statistics import mean
 
 from engine.prompt.amounts import CELL_NUMBER, currency, number_of
 from engine.prompt.followups import CLITIC
-from engine.prompt.overlap import content_stems, content_words, missing_names, stem
+from engine.prompt.overlap import content_stems, stem
 from engine.prompt.row_conditions import (
     Condition,
     amount_column,
@@ -50,7 +50,6 @@ EMPTY = (CLITIC, ALL, SUM, EMPTY_WORD)  # what does not say which rows are meant
 MIN_TABLE_ROWS = 8  # a smaller table with a sum or mean says it itself
 MIN_ROWS = 2  # that are added up
 MAX_DECIMALS = 2  # of a mean
-MAX_OTHER_WORDS = 2  # that a question with a result may have
 MIN_SHARED_LETTERS = 4  # of what rows are called: 'Beleg', 'Belege'
 
 
@@ -78,87 +77,86 @@ def result_of_rows(question: str, rows: Sequence[Cells], document_name: str) -> 
 
 
 def _counted(question: str, rows: Sequence[Cells], document_name: str) -> tuple[list[int], str]:
-    """Return the rows that a question counts, which the first column or the document's name calls so, and how many."""
+    """Return the rows that a question counts, which the first column calls so and names once, and how many."""
     counted = COUNTED.search(question)
-    names = {name[:MIN_SHARED_LETTERS] for name in content_stems(f"{rows[0][0][0]} {document_name}")}
+    names = _row_names(rows)
     if counted is None or not any(word[:MIN_SHARED_LETTERS] in names for word in content_stems(counted[1])):
         return [], ""
-    asked = {word for word in map(stem, _words(question, EMPTY)) if word[:MIN_SHARED_LETTERS] not in names}
+    asked = {word for word in _stems(question, EMPTY) if word[:MIN_SHARED_LETTERS] not in names}
+    found = _conditions(question, rows, document_name, EMPTY)
     headers = content_stems(" ".join(header for header, _ in rows[0]))
-    explained: list[str] = []
-    if not asked:
-        met = rows_that_meet([], rows)
-    elif asked <= headers and (said := said_rows(question, rows, is_strict=True)):
-        met = said
-    elif (understood := _understand(question, rows, document_name, EMPTY)) and understood[0]:
-        met, explained = rows_that_meet(understood[0], rows), _explain(question, *understood)
-    else:
+    said = said_rows(question, rows, is_strict=True) if asked and asked <= headers else []
+    met = said or (rows_that_meet(found, rows) if found is not None and (found or not asked) else [])
+    if not met or len({rows[index][0][1] for index in met}) < len(met):
         return [], ""
-    if not met:
-        return [], ""
+    explained = [] if said else list(map(str, found or ()))
     return met, f"{len(met)} ({'; '.join(explained)})" if explained else str(len(met))
 
 
 def _added_up(question: str, rows: Sequence[Cells], document_name: str) -> tuple[list[int], str]:
     """Return the rows whose numbers a question adds up or averages, and the sum or mean."""
-    understood = _understand(question, rows, document_name, (*EMPTY, MEAN, AMOUNT_WORD))
-    if len(rows) < MIN_TABLE_ROWS or SUPERLATIVE.search(question) or understood is None:
-        return [], ""
-    has_total = any(TOTAL.match(row[0][1]) for row in rows)
-    met = [] if has_total and not understood[0] else rows_that_meet(understood[0], rows)
     header = _added_column(question, rows)
-    cells = [CELL_NUMBER.fullmatch(dict(rows[index]).get(header or "", "").strip()) for index in met]
+    if header is None or len(rows) < MIN_TABLE_ROWS or SUPERLATIVE.search(question):
+        return [], ""
+    found = _conditions(question, rows, f"{document_name} {header}", (*EMPTY, MEAN, AMOUNT_WORD))
+    has_total = any(TOTAL.match(row[0][1]) for row in rows)
+    met = [] if found is None or (has_total and not found) else rows_that_meet(found, rows)
+    cells = [CELL_NUMBER.fullmatch(dict(rows[index]).get(header, "").strip()) for index in met]
     numbers = [cell for cell in cells if cell]
-    if header is None or len(met) < MIN_ROWS or len(numbers) < len(met):  # or one has no number
+    is_mean = bool(MEAN.search(question))
+    if len(met) < MIN_ROWS or len(numbers) < len(met):  # or one has no number
         return [], ""
-    if len({cell["unit"] for cell in numbers}) > 1 or _has_several_units([rows[index] for index in met]):
+    if not _can_be_added(numbers, header, [rows[index] for index in met], is_mean):
         return [], ""
-    is_mean, is_in_german = bool(MEAN.search(question)), is_german(question)
     values = list(map(number_of, numbers))
     amount = _format(mean(values) if is_mean else sum(values), numbers, column_currency(header, rows), is_mean)
+    is_in_german = is_german(question)
     name = ("Durchschnitt" if is_mean else "Summe") if is_in_german else ("mean" if is_mean else "sum")
-    explained = [f"{name}: {header}", f"{len(met)} {'Zeilen' if is_in_german else 'rows'}"]
-    return met, f"{amount} ({'; '.join([*explained, *_explain(question, *understood)])})"
+    explained = [f"{name}: {header}", f"{len(met)} {'Zeilen' if is_in_german else 'rows'}", *map(str, found or ())]
+    return met, f"{amount} ({'; '.join(explained)})"
 
 
-def _has_several_units(rows: Sequence[Cells]) -> bool:
-    """Return whether rows are in several currencies, or have a column of units that differ."""
+def _can_be_added(cells: Sequence[re.Match[str]], header: str, rows: Sequence[Cells], is_mean: bool) -> bool:
+    """Return whether the numbers of a column have one unit and currency, and can be read; percentages are not added.
+
+    It is unclear whether '1.250' is a thousand if the point is a decimal one in other cells.
+    """
+    units = {"%" if "%" in header else cell["unit"] for cell in cells}
     currencies = {currency(value) for row in rows for _, value in row} - {""}
-    units = {value for row in rows for header, value in row if UNIT_HEADER.fullmatch(header)}
-    return len(currencies) > 1 or len(units) > 1
+    named_units = {value for row in rows for name, value in row if UNIT_HEADER.fullmatch(name)}
+    decimal = {match[1] for cell in cells if (match := re.search(r"([.,])\d{1,2}$", cell["digits"]))}
+    unclear = {match[1] for cell in cells if (match := re.fullmatch(r"\d{1,3}([.,])\d{3}", cell["digits"]))}
+    is_clear = len(decimal) <= 1 and not decimal & unclear
+    return is_clear and max(len(currencies), len(named_units), len(units)) <= 1 and (is_mean or "%" not in units)
 
 
-def _understand(
-    question: str, rows: Sequence[Cells], document_name: str, empty: Sequence[re.Pattern[str]]
-) -> tuple[list[Condition], list[str]] | None:
-    """Return the question's conditions, and its other words; None if one is unclear, or if such a word may be one.
+def _conditions(
+    question: str, rows: Sequence[Cells], known: str, empty: Sequence[re.Pattern[str]]
+) -> list[Condition] | None:
+    """Return the question's conditions; None if one is unclear, or if it has another word, which may be one.
 
-    That is a word or number of a cell, a name that is neither in the table nor in the document's name, or any of many.
+    known  text whose words are no conditions, unless a cell has them
     """
     found = conditions(question, rows)
-    headers = " ".join(header for header, _ in rows[0])
-    values = " ".join(value for row in rows for _, value in row)
-    if found is None or missing_names(question, [values, headers, document_name]):
+    if found is None:
         return None
-    explained = content_stems(" ".join([document_name, headers, *(f"{each.header} {each.words}" for each in found)]))
-    others = [word for word in _words(question, empty) if stem(word) not in explained]
-    in_cells = content_stems(values)
-    is_condition = any(stem(word) in in_cells or word[0].isdecimal() for word in others)
-    return None if is_condition or len(others) > MAX_OTHER_WORDS else (found, others)
+    names, in_cells = _row_names(rows), content_stems(" ".join(value for row in rows for _, value in row))
+    explained = content_stems(" ".join(f"{each.header} {each.words}" for each in found))
+    explained |= content_stems(known) - in_cells
+    others = (word for word in _stems(question, empty) - explained if word[:MIN_SHARED_LETTERS] not in names)
+    return None if any(others) else found
 
 
-def _explain(question: str, found: Sequence[Condition], others: Sequence[str]) -> list[str]:
-    """Return the conditions of a result, and which words were not understood as one."""
-    title = "nicht ber\u00fccksichtigt" if is_german(question) else "not considered"
-    return [*map(str, found), *([f"{title}: {', '.join(others)}"] if others else [])]
+def _row_names(rows: Sequence[Cells]) -> set[str]:
+    """Return the first letters of what the first column calls the rows: 'Beleg', also for 'Belege'."""
+    return {name[:MIN_SHARED_LETTERS] for name in content_stems(rows[0][0][0])}
 
 
-def _words(question: str, empty: Sequence[re.Pattern[str]]) -> list[str]:
-    """Return the content words of a question without those that do not say which rows are meant."""
+def _stems(question: str, empty: Sequence[re.Pattern[str]]) -> set[str]:
+    """Return the stems of a question without the words that do not say which rows are meant."""
     for pattern in empty:
         question = pattern.sub(" ", question)
-    content = content_words(question)
-    return [word for word in dict.fromkeys(split_words(question)) if word in content]
+    return content_stems(question)
 
 
 def _added_column(question: str, rows: Sequence[Cells]) -> str | None:

@@ -82,6 +82,13 @@ def test_rows_have_the_values_that_the_question_names(question, expected):
         ("Which invoices of Osei are over 30?", []),  # pieces or euros
         ("Which invoices of Osei are over 30 dollars?", []),
         ("Which invoices of Osei are from last month?", []),
+        ("Which invoices are from March 2025?", [2]),  # not since then
+        ("Which invoices were issued after February?", []),  # of 2025 or of 2026
+        ("Which invoices were issued from January to February 2025?", []),
+        ("Which invoices of Osei are not urgent?", []),
+        ("Which invoices are not over 500 euros?", []),
+        ("Which invoices are over 900 euros or from Brandt?", []),
+        ("Which invoices are over 900 euros and from Osei?", [0]),
     ],
 )
 def test_numbers_and_dates_limit_the_rows(question, expected):

@@ -32,7 +32,7 @@ def test_codes_are_letters_or_hyphens_with_digits():
 
 @pytest.mark.parametrize(
     ("digits", "value"),
-    [("1,250", 1250), ("1.250", 1250), ("3,50", 3.5), ("3.5", 3.5), ("1.250,75", 1250.75), ("7", 7)],
+    [("1,250", 1250), ("1.250", 1250), ("3,50", 3.5), ("3.5", 3.5), ("1.250,75", 1250.75), ("0.875", 0.875), ("7", 7)],
 )
 def test_numbers_are_read_with_english_and_german_separators(digits, value):
     assert read_number(digits) == value
