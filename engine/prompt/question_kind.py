@@ -52,7 +52,7 @@ REQUEST = (
 )
 THANKS = re.compile(  # and nothing else that asks for something
     rf"(?:(?:al)?right|ok(?:ay)?|great|cool|perfect|super|prima|gut)?[ ,]*(?:thanks?|thx|cheers|danke)\b"
-    rf"(?!.*\b(?:{REQUEST})\b)[^?]{{0,60}}",
+    rf"(?!.*(?:[.,;:!]|\b(?:and|but|now|then|und|aber|jetzt|nun)) *(?:{REQUEST})\b)[^?]{{0,100}}",
     re.I | re.S,
 )
 GERMAN_AUXILIARY = (

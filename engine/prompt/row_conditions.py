@@ -26,7 +26,6 @@ from engine.prompt.table_questions import (
 )
 
 EXCLUDED = re.compile(r"(?:\b(?:not|never|nicht)|n['\u2019]t) (?:(?:the|those|yet|been|die|noch) )*(\w+)", re.I)
-NOT = "not "  # before the values that a condition excludes
 NEGATED = re.compile(r"(?:\b(?:not|never|nicht)|n['\u2019]t) $", re.I)  # what follows
 OR = re.compile(r"\b(?:or|oder)\b", re.I)
 EXCLUSIVE = re.compile(r"(?:over|above|more|older|under|below|less|fewer|\u00fcber|mehr|unter|weniger)\b", re.I)
@@ -67,7 +66,7 @@ def conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
     limits = _limit_conditions(rest, rows)
     rest = _without_limits(rest)
     values = named_values(rest, rows)
-    if limits is None or not set(map(stem, EXCLUDED.findall(rest.lower()))) <= _excluded_stems(values):
+    if limits is None or not set(map(stem, EXCLUDED.findall(rest.lower()))) <= _left_out(values, rows):
         return None
     found = [*values, *dates, *limits]
     is_choice = bool(OR.search(rest)) and len({each.header for each in found}) > 1  # this or that column
@@ -111,7 +110,7 @@ def named_values(question: str, rows: Sequence[Cells]) -> list[Condition]:
             excluded[header].add(value)
     return [
         Condition(header, f"{negation}{', '.join(sorted(values))}", test(frozenset(values)), " ".join(sorted(values)))
-        for named, negation, test in ((wanted, "", _is_in), (excluded, NOT, _is_not_in))
+        for named, negation, test in ((wanted, "", _is_in), (excluded, "not ", _is_not_in))
         for header, values in named.items()
     ]
 
@@ -173,8 +172,17 @@ def _without(question: str, texts: Iterable[str]) -> str:
     return question
 
 
-def _excluded_stems(values: Iterable[Condition]) -> set[str]:
-    return content_stems(" ".join(each.words for each in values if each.text.startswith(NOT)))
+def _left_out(found: Sequence[Condition], rows: Sequence[Cells]) -> set[str]:
+    """Return the stems of the cells that do not meet a condition."""
+    cells = dict.fromkeys(chain.from_iterable(rows))
+    return set().union(
+        *(
+            content_stems(value)
+            for each in found
+            for header, value in cells
+            if header == each.header and not each.is_met(value)
+        )
+    )
 
 
 def _limit_conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:

@@ -10,6 +10,7 @@ QUESTIONS = {
     QuestionKind.FACT: (
         "Thanks, and who is the chair?",
         "Thanks. Tell me the fee",
+        "Thanks, now tell me the fee",
         "Who owns the company?",
         "And since when?",
         "How much does the deposit cost?",
@@ -74,6 +75,7 @@ QUESTIONS = {
         "Hello!",
         "hi there",
         "Thanks a lot!",
+        "Thanks, that's exactly what I wanted to know.",
         "cheers, that was a great help!",
         "Danke, das hat mir geholfen! Was kannst du sonst noch?",
         "What can you do?",

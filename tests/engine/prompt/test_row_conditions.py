@@ -44,7 +44,7 @@ def test_rows_have_the_values_that_the_question_names(question, expected):
         ],
         [
             ("Ticket", "T-2"),
-            ("Status", "waiting"),
+            ("Status", "waiting for parts"),
             ("Agent", "Ann"),
             ("Priority", "2"),
             ("Fee", "free"),
