@@ -3,6 +3,7 @@
 import json
 import logging
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,8 @@ def load_decoder(
         raise UnsupportedModel(f"The tokenizer in {folder} provides no character offsets.")
     if adapter is not None:
         if device.type == "cpu":
-            use_huge_pages(model)  # merging would copy them, page by page
+            with suppress(OSError, RuntimeError):  # the system may refuse so much memory at once
+                use_huge_pages(model)  # merging would copy them, page by page
         merge_lora(model, adapter)
     decoder = Decoder(model.to(device).eval(), tokenizer, name or folder.name)
     decoder.selftest_result = selftest(decoder)
