@@ -25,7 +25,7 @@ def compiled_library() -> Path:
     """Return the library, compiled once in the app's own folder."""
     compiler = load._find_compiler()
     folder = default_data_folder() / "models" / "kernels"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # the app uses no folder that others can write to
     library = folder / f"kernels-{load._machine_key(compiler)}.so"
     if not library.is_file():
         load._compile(compiler, library, load.TIMEOUT_S)
