@@ -5,6 +5,7 @@ a model on the Hub takes two small requests: its file list, which has the number
 """
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,6 +24,8 @@ from engine.model.loading.bundled import BUNDLED_MODEL, MAX_CONTEXT_TOKENS, Prog
 from engine.model.loading.download import MODEL_FILE_PATTERNS, TIMEOUT_S, download
 from engine.model.loading.presets import BUNDLED_DOWNLOAD_BYTES, copy_instructions
 from engine.model.spec import check_config
+
+CGROUP = Path("/sys/fs/cgroup")  # of a container on Linux: what it uses and may use
 
 
 def resolve(name: str, folder: Path, report: ProgressCallback = lambda message, fraction: None) -> Path:
@@ -119,8 +122,16 @@ def hub_footprint(name: str) -> Footprint:
 
 
 def free_bytes(device: torch.device) -> int:
-    """Return the free memory of a device."""
-    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available
+    """Return the free memory of a device; of this container, if its memory is limited."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    free: int = psutil.virtual_memory().available
+    with suppress(OSError, ValueError, KeyError):  # no container, or no limit
+        limit, used = (int((CGROUP / name).read_text()) for name in ("memory.max", "memory.current"))
+        stat = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
+        cached_files = int(stat["active_file"]) + int(stat["inactive_file"])
+        free = min(free, max(0, limit - used + cached_files))
+    return free
 
 
 def _unreachable(name: str) -> HubUnreachable:

@@ -200,3 +200,14 @@ def test_tqdms_monitor_thread_reports_nothing():
 
 def test_free_memory_is_plausible():
     assert 0 < free_bytes(torch.device("cpu")) < 2**50
+
+
+def test_free_memory_is_what_the_limit_of_the_container_leaves(monkeypatch, tmp_path):
+    monkeypatch.setattr("engine.model.loading.resolve.CGROUP", tmp_path)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=1000))
+    assert free_bytes(torch.device("cpu")) == 1000
+    (tmp_path / "memory.current").write_text("500\n")
+    (tmp_path / "memory.stat").write_text("anon 400\nactive_file 30\ninactive_file 50\n")
+    for limit, free in (("max", 1000), ("600", 180), ("400", 0), ("5000", 1000)):
+        (tmp_path / "memory.max").write_text(f"{limit}\n")
+        assert free_bytes(torch.device("cpu")) == free
