@@ -66,8 +66,7 @@ def choose_kernels(folder: Path, timeout_s: float = TIMEOUT_S) -> KernelChoice:
         _check_private(folder)
         result = _read_result(library)
         if result is None:
-            _compile_once(compiler, library, timeout_s)
-            result = _probe(library, timeout_s)
+            result = _build_once(compiler, library, timeout_s)
             with suppress(OSError):  # it is measured again at the next start
                 stored = asdict(result) | {DIGEST: _digest(library)}
                 write_atomic(library.with_suffix(".json"), json.dumps(stored).encode())
@@ -125,7 +124,7 @@ def _check_private(folder: Path) -> None:
 
 def _read_result(library: Path) -> ProbeResult | None:
     """Return the stored result of the probe; None unless it is complete and of this very library."""
-    with suppress(OSError, ValueError, TypeError, KeyError):
+    with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
         stored = json.loads(library.with_suffix(".json").read_text())
         if stored.pop(DIGEST) == _digest(library):
             return ProbeResult(**{name: float(value) for name, value in stored.items()})
@@ -136,10 +135,11 @@ def _digest(library: Path) -> str:
     return hashlib.sha256(library.read_bytes()).hexdigest()
 
 
-def _compile_once(compiler: str, library: Path, timeout_s: float) -> None:
-    """Compile the sources; if that failed less than RETRY_S ago, raise KernelUnavailable with that reason instead.
+def _build_once(compiler: str, library: Path, timeout_s: float) -> ProbeResult:
+    """Compile the sources and return the result of the probe.
 
-    Later it is tried again: a missing header or a full disk may be no more, which the key does not tell.
+    If that failed less than RETRY_S ago, raise KernelUnavailable with that reason instead. Later it is tried again: a
+    missing header or a full disk may be no more, which the key does not tell.
     """
     failure = library.with_suffix(".failed")
     with suppress(OSError):
@@ -147,6 +147,7 @@ def _compile_once(compiler: str, library: Path, timeout_s: float) -> None:
             raise KernelUnavailable(failure.read_text("utf-8", "replace"))
     try:
         _compile(compiler, library, timeout_s)
+        return _probe(library, timeout_s)
     except KernelUnavailable as error:
         with suppress(OSError):
             write_atomic(failure, str(error).encode())

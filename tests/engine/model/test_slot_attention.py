@@ -254,10 +254,11 @@ def test_a_failed_compile_is_tried_again_with_another_compiler_or_a_day_later(co
 
 
 @pytest.mark.slow
-def test_a_library_that_cannot_be_loaded_leaves_torchs_attention(compiler, tmp_path):
-    compiler('while [ "$1" != "-o" ]; do shift; done; echo garbage > "$2"')
+def test_a_library_that_cannot_be_loaded_leaves_torchs_attention_and_is_not_compiled_at_each_start(compiler, tmp_path):
+    compiler(f'echo run >> {tmp_path}/runs; while [ "$1" != "-o" ]; do shift; done; echo garbage > "$2"')
     reason = chosen(tmp_path)
     assert "the self-test failed" in reason and ("invalid ELF header" in reason or "file too short" in reason)
+    assert chosen(tmp_path) == reason and (tmp_path / "runs").read_text() == "run\n"
 
 
 def test_without_a_compiler_the_reason_says_what_to_install(compiler, monkeypatch, tmp_path):
