@@ -22,7 +22,8 @@ MOST = (
 )
 ASKS_WHICH = re.compile(r"\b(?:which|who|whose|welche[rsnm]?|wer|wo|where|what(?!['\u2019]s| is))\b", re.I)
 SUPERLATIVE = re.compile(
-    rf"{ASKS_WHICH.pattern}.{{0,200}}?\b(?P<superlative>(?P<least>{LEAST})|{MOST})\b(?! of\b)", re.I | re.S
+    rf"{ASKS_WHICH.pattern}.{{0,200}}?\b(?<!\bat )(?!\w+stens\b)(?P<superlative>(?P<least>{LEAST})|{MOST})\b(?! of\b)",
+    re.I | re.S,
 )
 SUBJECT = re.compile(rf"\b(?:which|what|welche[rsnm]?)\s+((?:\w+\s+){{1,4}}?)(?:{AUXILIARY})\b", re.I)
 DIMENSIONS = (  # adjectives, and what a header or label calls that which they compare

@@ -42,6 +42,9 @@ def found(question, rows, similarities=()):
         ("Welcher Standort hat am meisten Staff?", (1, "Stainby")),
         ("Which site uses electricity?", None),
         ("What's the most I may spend on electricity?", None),
+        ("Which site has at least 12 staff?", None),
+        ("Which site has at most 12 staff?", None),
+        ("Welcher Standort hat h\u00f6chstens 12 Staff?", None),
     ],
 )
 def test_a_superlative_picks_the_row_with_the_extreme_value(question, expected):
