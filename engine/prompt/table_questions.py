@@ -29,9 +29,9 @@ MINIMUM = re.compile(
     rf"|{AMOUNT} (?:and|or|und|oder) (?:above|over|older|more|upwards?|\u00e4lter|mehr|dar\u00fcber)\b",
     re.I,
 )
-TOTAL = re.compile(
-    r"(?:(?:grand |sub-?)?total|zwischensumme|sum|all|overall|average|mean|gesamt|summe|insgesamt|durchschnitt"
-    r"|mittel)\b",
+TOTAL = re.compile(  # what a row with a total begins with, or ends with: 'Energy Total'
+    r"(?:(?:grand |sub-?)?totals?|(?:zwischen|end|gesamt)?summen?|sums?|all|overall|average|mean|insgesamt|durchschnitt"
+    r"|gesamt(?:betrag|ergebnis|kosten|wert)?|mittel)\b(?!-)|.{0,80}\b(?:total|summe|gesamt|ergebnis)\W*$",
     re.I,
 )
 REQUESTED = re.compile(r"\b(?:which|what|welche[rsnm]?)\s+([^\W\d_]+)", re.I)

@@ -112,6 +112,20 @@ def test_a_table_with_its_own_total_or_with_gaps_is_not_added_up():
     assert result_of_rows(question, [], "trips.csv") == ([], "")
 
 
+@pytest.mark.parametrize(
+    "label", ["Totals", "Gesamtsumme", "Gesamtergebnis", "Endsumme", "Fuel Total", "K\u00f6ln Ergebnis"]
+)
+def test_a_row_with_a_total_is_neither_counted_nor_added(label):
+    rows = [*ROWS, [("Trip", label), *ROWS[0][1:]]]
+    assert result_of_rows("How many trips are there?", rows, "trips.csv")[1] == "8"
+    assert result_of_rows("What did all trips cost in total?", rows, "trips.csv") == ([], "")
+
+
+def test_a_name_is_no_total():
+    rows = [[("Article", name)] for name in ("All-purpose cleaner", "Test result", "Totalizer")]
+    assert result_of_rows("How many articles are there?", rows, "stock.csv")[1] == "3"
+
+
 def test_amounts_in_several_units_or_currencies_are_not_added_up():
     def table(values, header="Cost", more=()):
         return [[("Part", f"P-{n}"), (header, value), *more[n - 1 : n]] for n, value in enumerate(values, start=1)]
