@@ -12,6 +12,7 @@ from engine.prompt.overlap import content_stems, content_words, stem
 
 Cells = Sequence[tuple[str, str]]
 CODE = re.compile(r"(?<!\w)(?=[\w/-]*\d)(?=[\w/-]*[A-Za-z/-])[\w]+(?:[/-][\w]+)*")  # 'TU-3102', '450-0208', 'F04'
+THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:[.,]\d{3})+")
 NUMBER = re.compile(r"(?<![\w.,-])\d+(?:[.,]\d+)*")
 AMOUNT = r"[\u20ac\u00a3$]? ?(\d+(?:[.,]\d+)*)(?: ?(?:%|[^\W\d_]+|[\u20ac\u00a3$]))?"
 RANGE = re.compile(
@@ -60,7 +61,7 @@ def codes(text: str) -> set[str]:
 
 def read_number(digits: str) -> float:
     """Return the value of a number with English or German separators."""
-    if re.fullmatch(r"[1-9]\d{0,2}(?:[.,]\d{3})+", digits):
+    if THOUSANDS.fullmatch(digits):
         return float(re.sub("[.,]", "", digits))
     *whole, fraction = re.split("[.,]", digits)
     return float(f"{''.join(whole)}.{fraction}" if whole else fraction)

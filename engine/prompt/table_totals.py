@@ -7,9 +7,9 @@ none if the question has a word that is no such condition.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import mean
+from decimal import ROUND_HALF_UP, Decimal
 
-from engine.prompt.amounts import CELL_NUMBER, currency, number_of
+from engine.prompt.amounts import CELL_NUMBER, are_comparable, cell_number, currency, separators
 from engine.prompt.followups import CLITIC
 from engine.prompt.overlap import content_stems, stem
 from engine.prompt.row_conditions import (
@@ -49,7 +49,7 @@ UNIT_HEADER = re.compile(r"units?|unit of measure|currency|einheit|w\u00e4hrung"
 EMPTY = (CLITIC, ALL, SUM, EMPTY_WORD)  # what does not say which rows are meant
 MIN_TABLE_ROWS = 8  # a smaller table with a sum or mean says it itself
 MIN_ROWS = 2  # that are added up
-MAX_DECIMALS = 2  # of a mean
+MIN_DECIMALS = 2  # of a mean, and of an amount of money that is not whole
 MIN_SHARED_LETTERS = 4  # of what rows are called: 'Beleg', 'Belege'
 
 
@@ -101,33 +101,24 @@ def _added_up(question: str, rows: Sequence[Cells], document_name: str) -> tuple
     found = _conditions(question, rows, f"{document_name} {header}", (*EMPTY, MEAN, AMOUNT_WORD))
     has_total = any(TOTAL.match(row[0][1]) for row in rows)
     met = [] if found is None or (has_total and not found) else rows_that_meet(found, rows)
-    cells = [CELL_NUMBER.fullmatch(dict(rows[index]).get(header, "").strip()) for index in met]
-    numbers = [cell for cell in cells if cell]
     is_mean = bool(MEAN.search(question))
-    if len(met) < MIN_ROWS or len(numbers) < len(met):  # or one has no number
+    values = [number for index in met if (number := cell_number(dict(rows[index]).get(header, ""))) is not None]
+    if len(met) < MIN_ROWS or len(values) < len(met) or not _can_be_added(rows, header, is_mean):
         return [], ""
-    if not _can_be_added(numbers, header, [rows[index] for index in met], is_mean):
-        return [], ""
-    values = list(map(number_of, numbers))
-    amount = _format(mean(values) if is_mean else sum(values), numbers, column_currency(header, rows), is_mean)
+    amount = _format(sum(values) / len(values) if is_mean else sum(values), rows, header, is_mean)
     is_in_german = is_german(question)
     name = ("Durchschnitt" if is_mean else "Summe") if is_in_german else ("mean" if is_mean else "sum")
     explained = [f"{name}: {header}", f"{len(met)} {'Zeilen' if is_in_german else 'rows'}", *map(str, found or ())]
     return met, f"{amount} ({'; '.join(explained)})"
 
 
-def _can_be_added(cells: Sequence[re.Match[str]], header: str, rows: Sequence[Cells], is_mean: bool) -> bool:
-    """Return whether the numbers of a column have one unit and currency, and can be read; percentages are not added.
-
-    It is unclear whether '1.250' is a thousand if the point is a decimal one in other cells.
-    """
-    units = {"%" if "%" in header else cell["unit"] for cell in cells}
+def _can_be_added(rows: Sequence[Cells], header: str, is_mean: bool) -> bool:
+    """Return whether the numbers of a column have one unit and currency, and can be read; percentages are not added."""
+    values = [dict(row).get(header, "") for row in rows]
     currencies = {currency(value) for row in rows for _, value in row} - {""}
     named_units = {value for row in rows for name, value in row if UNIT_HEADER.fullmatch(name)}
-    decimal = {match[1] for cell in cells if (match := re.search(r"([.,])\d{1,2}$", cell["digits"]))}
-    unclear = {match[1] for cell in cells if (match := re.fullmatch(r"\d{1,3}([.,])\d{3}", cell["digits"]))}
-    is_clear = len(decimal) <= 1 and not decimal & unclear
-    return is_clear and max(len(currencies), len(named_units), len(units)) <= 1 and (is_mean or "%" not in units)
+    has_percent = "%" in header or any("%" in value for value in values)
+    return are_comparable(values) and max(len(currencies), len(named_units)) <= 1 and (is_mean or not has_percent)
 
 
 def _conditions(
@@ -168,15 +159,16 @@ def _added_column(question: str, rows: Sequence[Cells]) -> str | None:
     return amount_column(rows) if AMOUNT_WORD.search(question) else columns[0] if len(columns) == 1 else None
 
 
-def _format(number: float, cells: Sequence[re.Match[str]], sign: str, is_mean: bool) -> str:
-    """Return a number as the cells that it comes from are written: with their separators, decimals and unit."""
-    fractions = [match for cell in cells if (match := re.search(r"([.,])(\d{1,2})$", cell["digits"]))]
-    decimals = MAX_DECIMALS if is_mean or (sign and fractions) else max((len(each[2]) for each in fractions), default=0)
-    text = f"{number:,.{decimals}f}"
-    if any(each[1] == "," for each in fractions):
-        text = text.translate(str.maketrans(",.", ".,"))
-    units = {cell["unit"] for cell in cells}
-    unit = units.pop() if len(units) == 1 else None
+def _format(number: float, rows: Sequence[Cells], header: str, is_mean: bool) -> str:
+    """Return a number as the cells of its column are written: with their separators, decimals and unit."""
+    cells = [cell for row in rows if (cell := CELL_NUMBER.fullmatch(dict(row).get(header, "").strip()))]
+    thousands, decimal = separators(cell["digits"] for cell in cells) or ("", "")
+    sign, unit = column_currency(header, rows), max((cell["unit"] or "" for cell in cells), key=len)
+    fractions = [cell["digits"].rpartition(decimal)[2] for cell in cells if decimal and decimal in cell["digits"]]
+    decimals = max(map(len, fractions), default=0)
+    decimals = max(decimals, MIN_DECIMALS) if is_mean or (sign and decimals) else decimals
+    rounded = Decimal(str(round(number, 9))).quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP)
+    text = f"{rounded:,f}".translate({ord(","): thousands, ord("."): decimal or ("," if thousands == "." else ".")})
     if unit and not sign:
         return f"{text} {unit}"
     return f"{text} {sign}" if sign in ("\u20ac", "CHF") else f"{sign}{text}"

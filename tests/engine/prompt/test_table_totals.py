@@ -144,8 +144,14 @@ def test_amounts_in_several_units_or_currencies_are_not_added_up():
 @pytest.mark.parametrize(
     ("cells", "result"),
     [
-        (["0.125"] * 8, "1 (sum: Share; 8 rows)"),
-        (["1.125"] * 8, "9,000 (sum: Share; 8 rows)"),
+        (["0.125"] * 8, "1.000 (sum: Share; 8 rows)"),
+        (["1.125"] * 8, "9.000 (sum: Share; 8 rows)"),
+        (["0.125"] * 7 + ["0.5"], "1.375 (sum: Share; 8 rows)"),
+        (["0.0025"] * 8, "0.0200 (sum: Share; 8 rows)"),
+        (["0.125", "1.250"] * 4, ""),
+        (["1,25,000"] * 8, ""),
+        (["1 day"] + ["2 days"] * 7, "15 days (sum: Share; 8 rows)"),
+        (["1200"] * 8, "9600 (sum: Share; 8 rows)"),
         (["1.125"] * 7 + ["0.5"], ""),  # is it a thousand?
         (["1,250.50"] * 8, "10,004.00 (sum: Share; 8 rows)"),
         (["12 %"] * 8, ""),
@@ -154,6 +160,12 @@ def test_amounts_in_several_units_or_currencies_are_not_added_up():
 def test_numbers_that_cannot_be_read_and_percentages_are_not_added_up(cells, result):
     rows = [[("Part", f"P-{number}"), ("Share", cell)] for number, cell in enumerate(cells)]
     assert result_of_rows("What is the total share?", rows, "parts.csv")[1] == result
+
+
+def test_a_mean_is_rounded_half_up():
+    rows = [[("Part", f"P-{number}"), ("Pins", pins)] for number, pins in enumerate(["2"] * 7 + ["3"])]
+    assert result_of_rows("How many pins on average?", rows, "parts.csv") == ([], "")
+    assert result_of_rows("What is the average of the pins?", rows, "parts.csv")[1] == "2.13 (mean: Pins; 8 rows)"
 
 
 def test_rows_are_counted_only_if_each_is_another_one_and_subtotals_are_none():
