@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from engine.prompt.amounts import separators
 from engine.prompt.overlap import content_stems
 from engine.prompt.question_kind import AUXILIARY
-from engine.prompt.table_questions import NUMBER, TOTAL, Cells, read_number, requested_header
+from engine.prompt.table_questions import TOTAL, Cells, read_number, requested_header
 
 LEAST = (
     r"least|fewest|lowest|smallest|shortest|cheapest|lightest|earliest|slowest|quietest|youngest|narrowest|coldest"
@@ -43,6 +44,7 @@ DIMENSIONS = (  # adjectives, and what a header or label calls that which they c
     (r"hot|warm|cold|w\u00e4rm|k\u00e4lt", r"temperatur"),
 )
 SPEED = re.compile(r"fast|slow|schnell|langsam", re.I)
+NUMBER = re.compile(r"(?<![\w.,-])(?P<sign>[-\u2212]?)[\u20ac\u00a3$]? ?(?P<digits>\d+(?:[.,]\d+)*)")
 UNIT = re.compile(r"(?:([\u20ac\u00a3$])\s?)?(?<![\w.,-])\d+(?:[.,]\d+)*\s?([^\W\d_]+|[%\u20ac\u00a3$\u00b0]\w?)?")
 TIME_UNITS = {"ms", "s", "sec", "min", "h", "hr", "hrs", "second", "minut", "hour", "day", "week", "month"}
 TIME_UNITS |= {"sekund", "stund", "tag", "woch", "monat", "std"}
@@ -67,6 +69,7 @@ class Values:
     title: str
     numbers: Sequence[tuple[float, int]]
     units: frozenset[str]
+    is_clear: bool  # whether the numbers can be read
 
 
 def extreme_cell(question: str, rows: Sequence[Cells], similarities: Mapping[str, float]) -> Extreme | None:
@@ -115,8 +118,8 @@ def _dimension(adjective: str) -> re.Pattern[str] | None:
 
 
 def _best(values: Values, is_least: bool, is_speed: bool) -> int | None:
-    """Return the place of the extreme number; None of several, or if units differ. What takes least time is fastest."""
-    if len(values.units) > 1:
+    """Return the place of the extreme number; None of several, or if unclear. What takes least time is fastest."""
+    if len(values.units) > 1 or not values.is_clear:
         return None
     numbers = [number for number, _ in values.numbers]
     takes_least = is_least != (is_speed and values.units <= TIME_UNITS and bool(values.units))
@@ -147,12 +150,14 @@ def _lines(rows: Sequence[Cells]) -> list[Values]:
 
 
 def _values(title: str, cells: Iterable[tuple[str, int]]) -> Values:
-    numbers, units = [], set[str]()
+    numbers, digits, units = [], list[str](), set[str]()
     for value, row in cells:
+        if number := NUMBER.search(value):
+            digits.append(number["digits"])
+            numbers.append(((-1 if number["sign"] else 1) * read_number(digits[-1]), row))
         match = UNIT.search(value)
-        numbers.append((read_number(NUMBER.search(value)[0]), row))  # type: ignore[index]
         units |= {_unit(part) for part in (match.groups() if match else ()) if part}
-    return Values(title, numbers, frozenset(units))
+    return Values(title, numbers, frozenset(units), separators(digits) is not None)
 
 
 def _unit(word: str) -> str:

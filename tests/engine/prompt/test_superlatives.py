@@ -100,6 +100,20 @@ def test_a_column_with_different_units_is_not_compared():
     assert found("Which part has the shortest delivery?", rows) is None
 
 
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (("4 \u00b0C", "-3 \u00b0C", "0 \u00b0C"), (1, "B")),
+        (("\u20ac4", "-\u20ac3", "\u20ac0"), (1, "B")),
+        (("0.125", "1.250", "0.375"), None),  # a thousand?
+        (("03.04.2025", "01.05.2025", "02.04.2025"), None),
+    ],
+)
+def test_negative_numbers_are_compared_and_unclear_ones_are_not(cells, expected):
+    rows = table("Sample | Level", *(f"{name} | {cell}" for name, cell in zip("ABC", cells, strict=True)))
+    assert found("Which sample has the lowest level?", rows) == expected
+
+
 def test_hostile_questions_take_little_time():
     start = time.perf_counter()
     for question in ("which " * 20_000, "which" + " a" * 50_000, "most" * 50_000):
