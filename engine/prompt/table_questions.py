@@ -119,20 +119,38 @@ def said_rows(question: str, rows: Sequence[Cells], is_strict: bool = False) -> 
     The column is the one with most words of the question; it is unclear if there are several. Strictly, the question
     has all its words.
     """
+    header = said_column(question, rows, is_strict)
+    if header is None:
+        return []
+    is_yes = [bool(YES.fullmatch(dict(row).get(header, ""))) for row in rows]
+    is_negative = denies(question, header)
+    return [i for i, row in enumerate(rows) if is_yes[i] != is_negative and not TOTAL.match(row[0][1])]
+
+
+def said_column(question: str, rows: Sequence[Cells], is_strict: bool = False) -> str | None:
+    """Return the column of yes and no that a question names; None if there are several, or none.
+
+    The question has the words of a negative column, such as 'Not insured', as they are.
+    """
     stems, columns = content_stems(question), dict[str, int]()
     for header in dict.fromkeys(header for row in rows for header, _ in row[1:]):
         words = content_stems(header)
-        shared = sum(any(word[:4] == other[:4] for other in stems) for word in words)  # 'laden' in 'Ladeplatz'
+        shared = sum(  # 'laden' in 'Ladeplatz'
+            word in stems if is_strict else any(word[:4] == other[:4] for other in stems) for word in words
+        )
+        if NEGATION.search(header) and header.lower() not in question.lower():
+            continue
         values = [dict(row).get(header, "") for row in rows]
         is_said = all(map(YES_OR_NO.fullmatch, values)) and any(map(YES.fullmatch, values))
         if is_said and shared >= (len(words) if is_strict else 1) and words:
             columns[header] = shared
     named = [header for header, shared in columns.items() if shared == max(columns.values())]
-    if len(named) != 1:
-        return []
-    is_negative = bool(NEGATION.search(question))
-    is_yes = [bool(YES.fullmatch(dict(row).get(named[0], ""))) for row in rows]
-    return [i for i, row in enumerate(rows) if is_yes[i] != is_negative and not TOTAL.match(row[0][1])]
+    return named[0] if len(named) == 1 else None
+
+
+def denies(question: str, header: str) -> bool:
+    """Return whether a question is negative, apart from the words of a column such as 'Closed'."""
+    return bool(NEGATION.search(re.sub(re.escape(header), " ", question, flags=re.I)))
 
 
 def names_columns(question: str, row: Cells) -> bool:

@@ -85,6 +85,19 @@ def test_the_column_with_most_words_of_the_question_decides_which_rows_are_liste
     assert said_rows("Who has a deposit?", rows, is_strict=True) == []
 
 
+def test_the_words_of_a_column_are_no_negation():
+    rows = [
+        [("Shop", "A"), ("Closed", "yes"), ("Not insured", "yes"), ("Contract", "no")],
+        [("Shop", "B"), ("Closed", "no"), ("Not insured", "no"), ("Contract", "yes")],
+        [("Shop", "C"), ("Closed", "no"), ("Not insured", "yes"), ("Contract", "yes")],
+    ]
+    assert said_rows("Which shops are closed?", rows) == [0]
+    assert said_rows("Which shops are not closed?", rows) == [1, 2]
+    assert said_rows("Which shops are not insured?", rows) == [0, 2]
+    assert said_rows("Which shops are insured?", rows) == []
+    assert said_rows("Which shops have a contact?", rows, is_strict=True) == []
+
+
 def test_the_question_names_the_column_of_its_answer():
     assert requested_header("Which order was late?", ["customer", "order_id"]) == "order_id"
     assert requested_header("Who was late?", ["customer", "order_id"]) is None
