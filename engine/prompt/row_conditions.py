@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from engine.prompt.amounts import CELL_NUMBER, cell_number, currency
+from engine.prompt.amounts import CELL_NUMBER, are_comparable, cell_number, currency
 from engine.prompt.dates import date_tests, full_date
 from engine.prompt.followups import STOP_WORD, YEAR
 from engine.prompt.overlap import content_stems, stem
@@ -21,12 +21,17 @@ from engine.prompt.table_questions import (
     MINIMUM,
     RANGE,
     TOTAL,
+    YES,
     Cells,
+    denies,
     read_number,
+    said_column,
 )
+from engine.text import WORD, split_words
 
 EXCLUDED = re.compile(r"(?:\b(?:not|never|nicht)|n['\u2019]t) (?:(?:the|those|yet|been|die|noch) )*(\w+)", re.I)
-NEGATED = re.compile(r"(?:\b(?:not|never|nicht)|n['\u2019]t) $", re.I)  # what follows
+NOT = "not "  # before the values that a condition excludes
+NEGATED = re.compile(r"(?:\b(?:not?|never|nicht|kein\w*)|n['\u2019]t) $", re.I)  # what follows
 OR = re.compile(r"\b(?:or|oder)\b", re.I)
 EXCLUSIVE = re.compile(r"(?:over|above|more|older|under|below|less|fewer|\u00fcber|mehr|unter|weniger)\b", re.I)
 NOT_UNDERSTOOD = re.compile(  # times, comparisons of columns, and exceptions
@@ -36,9 +41,18 @@ NOT_UNDERSTOOD = re.compile(  # times, comparisons of columns, and exceptions
     r"|ohne|au\u00dfer|\w+er als)\b",
     re.I,
 )
+UNCLEAR = re.compile(  # negations other than 'not', and limits without a number: 'below the reorder level'
+    r"\b(?:no(?! \d)|none|nothing|neither|nor|kein\w*|weder|(?:all|anything|everything) but|exclud\w*"
+    r"|apart from|besides|instead of|outside|ausgenommen|statt|above|below|over|under|exceed\w*|\u00fcber|unter)\b",
+    re.I,
+)
+NEGATIVE_VALUE = re.compile(r"\b(?:not|no|never|none|nicht|nie|kein\w*|without|ohne)\b", re.I)
+ENDING = re.compile(r"(?:e?s|e[nmr]?|n|ed?|d|y|ies)?")  # of the forms of a word
+MAX_VALUE_WORDS = 4  # after 'not'
 AMOUNT_HEADER = re.compile(
     r"\b(?:amount|total|sum|cost|price|net|gross|fee|betrag|summe|gesamt|kosten|preis|wert)", re.I
 )
+UNIT_HEADER = re.compile(r"units?|unit of measure|currency|einheit|w\u00e4hrung", re.I)
 WHOLE_AMOUNT_HEADER = re.compile(r"\b(?:amount|total|sum|betrag|summe|gesamt)", re.I)  # not of one piece
 MIN_SHARE = 0.6  # of the cells of a column of numbers, or of dates
 
@@ -66,9 +80,22 @@ def conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
     limits = _limit_conditions(rest, rows)
     rest = _without_limits(rest)
     values = named_values(rest, rows)
-    if limits is None or not set(map(stem, EXCLUDED.findall(rest.lower()))) <= _left_out(values, rows):
+    if limits is None or values is None:
         return None
     found = [*values, *dates, *limits]
+    named = set(split_words(" ".join(each.words for each in values)))
+    others = WORD.sub(lambda match: "" if match[0].lower() in named else match[0], FREE_OF_CHARGE.sub("", rest))
+    if found and UNCLEAR.search(others):
+        return None
+    understood = content_stems(" ".join(named))
+    if header := said_column(question, rows, is_strict=True):
+        is_no = denies(others, header)
+        if (found and is_no) or understood & content_stems(header):  # what is denied, or which column is meant?
+            return None
+        found.append(Condition(header, "no" if is_no else "yes", _says_no if is_no else _says_yes, header))
+        understood |= content_stems(header)
+    if not set(map(stem, EXCLUDED.findall(rest.lower()))) <= understood | _left_out(values, rows):
+        return None
     is_choice = bool(OR.search(rest)) and len({each.header for each in found}) > 1  # this or that column
     return None if is_choice else found
 
@@ -89,30 +116,81 @@ def filtered_rows(question: str, rows: Sequence[Cells]) -> list[int]:
     return met if len(met) < len(rows) else []
 
 
-def named_values(question: str, rows: Sequence[Cells]) -> list[Condition]:
-    """Return the conditions of the values that a question names: one of them, in each column.
+def named_values(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
+    """Return the conditions of the values that a question names: one of them, in each column; None if that is unclear.
 
-    A value that follows 'not' is excluded. A number needs its header. A question about what is free names the values
-    that say so.
+    A value that follows 'not' is excluded; one such as 'not paid' has to be in the question as it is. A question about
+    what is free names the values that say so.
     """
-    stems, excluded_stems = (
-        content_stems(EXCLUDED.sub("", question)),
-        content_stems(" ".join(EXCLUDED.findall(question))),
-    )
-    is_free = bool(FREE_OF_CHARGE.search(question))
-    wanted, excluded = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
-    for header, value in dict.fromkeys(chain.from_iterable(rows)):
-        words = content_stems(value)
-        is_clear = any(map(str.isalpha, value)) or content_stems(header) & stems
-        if (words and words <= stems and is_clear) or (is_free and FREE.fullmatch(value)):
-            wanted[header].add(value)
-        elif words and words <= excluded_stems:
-            excluded[header].add(value)
+    cells = dict.fromkeys(chain.from_iterable(rows))
+    negative = [cell for cell in cells if NEGATIVE_VALUE.search(cell[1])]
+    positive = [cell for cell in cells if cell not in set(negative)]
+    wanted = _named([cell for cell in negative if _has_words(question, cell[1])], question, question)
+    rest = _without(question.lower(), (value.lower() for values in (wanted or {}).values() for value in values))
+    names = {" ".join(words) for _, value in positive if len(words := split_words(value)) > 1}
+    for match in EXCLUDED.finditer(rest):
+        words = split_words(rest[match.start(1) :])
+        if any(" ".join(words[:count]) in names for count in range(2, MAX_VALUE_WORDS + 1)):
+            return None
+    found = _named(positive, EXCLUDED.sub(" ", rest), question)
+    excluded = _named(positive, " ".join(EXCLUDED.findall(rest)), question)
+    if wanted is None or found is None or excluded is None:
+        return None
+    free = [cell for cell in cells if FREE.fullmatch(cell[1])] if FREE_OF_CHARGE.search(question) else []
+    for header, value in (*free, *(cell for cell in negative if cell[1] in wanted.get(cell[0], ()))):
+        found.setdefault(header, set()).add(value)
     return [
         Condition(header, f"{negation}{', '.join(sorted(values))}", test(frozenset(values)), " ".join(sorted(values)))
-        for named, negation, test in ((wanted, "", _is_in), (excluded, "not ", _is_not_in))
+        for named, negation, test in ((found, "", _is_in), (excluded, NOT, _is_not_in))
         for header, values in named.items()
     ]
+
+
+def _named(cells: Iterable[tuple[str, str]], text: str, question: str) -> dict[str, set[str]] | None:
+    """Return the values that a text names, by header; None if it is unclear which value or column is meant.
+
+    Longer values come first: 'office supplies' does not name 'office' too. A number needs its header.
+    """
+    groups = defaultdict[frozenset[str], list[tuple[str, str]]](list)
+    for header, value in cells:
+        groups[frozenset(content_stems(value))].append((header, value))
+    found, seen = dict[str, set[str]](), set[str]()
+    stems, asked = content_stems(text), content_stems(question)
+    for words, group in sorted(groups.items(), key=lambda each: len(each[0]), reverse=True):
+        if not words or not words <= stems:
+            continue
+        clear = [cell for cell in group if any(map(str.isalpha, cell[1])) or content_stems(cell[0]) & asked]
+        exact = [cell for cell in clear if _has_words(text, cell[1])]
+        named = exact or [cell for cell in clear if _has_forms(text, cell[1])]
+        headers = {header for header, _ in named}
+        if len(headers) > 1:
+            headers = {header for header in headers if (content_stems(header) - words) & asked}
+        if named and (len(headers) != 1 or words & seen or (not exact and len({value for _, value in named}) > 1)):
+            return None
+        for header, value in named:
+            if header in headers:
+                found.setdefault(header, set()).add(value)
+            text = f" {' '.join(split_words(text))} ".replace(f" {' '.join(split_words(value))} ", " ")
+        seen |= words if named and not exact else set()
+        stems = content_stems(text)
+    return found
+
+
+def _has_words(text: str, value: str) -> bool:
+    return f" {' '.join(split_words(value))} " in f" {' '.join(split_words(text))} "
+
+
+def _has_forms(text: str, value: str) -> bool:
+    """Return whether a text has a form of each word of a value: 'deliveries' of 'delivery', but not 'deliverer'."""
+
+    def is_form(one: str, other: str) -> bool:
+        shared = next(
+            (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+        )
+        return stem(one) == stem(other) and all(ENDING.fullmatch(word[shared:]) for word in (one, other))
+
+    words = split_words(text)
+    return all(any(is_form(one, other) for other in words) for one in split_words(value))
 
 
 def number_columns(rows: Sequence[Cells]) -> list[str]:
@@ -133,9 +211,13 @@ def column_currency(header: str, rows: Sequence[Cells]) -> str:
 def amount_column(rows: Sequence[Cells]) -> str | None:
     """Return the column of amounts of money; of several, that of whole amounts; None if that is unclear."""
     titles = {header: header.replace("_", " ") for header in number_columns(rows)}
-    amounts = [header for header in titles if AMOUNT_HEADER.search(titles[header]) or column_currency(header, rows)]
+    amounts = [header for header in titles if _is_money(header, rows)]
     whole = [header for header in amounts if WHOLE_AMOUNT_HEADER.search(titles[header])]
     return next((found[0] for found in (amounts, whole) if len(found) == 1), None)
+
+
+def _is_money(header: str, rows: Sequence[Cells]) -> bool:
+    return bool(AMOUNT_HEADER.search(header.replace("_", " ")) or column_currency(header, rows))
 
 
 def _columns(rows: Sequence[Cells], is_of_kind: Callable[[str], bool], skip: int) -> list[str]:
@@ -157,6 +239,14 @@ def _is_in(values: frozenset[str]) -> Callable[[str], bool]:
 
 def _is_not_in(values: frozenset[str]) -> Callable[[str], bool]:
     return lambda value: value not in values
+
+
+def _says_yes(value: str) -> bool:
+    return bool(YES.fullmatch(value))
+
+
+def _says_no(value: str) -> bool:
+    return not YES.fullmatch(value)
 
 
 def _without_limits(question: str) -> str:
@@ -202,38 +292,38 @@ def _limit_conditions(question: str, rows: Sequence[Cells]) -> list[Condition] |
             if header is None or NEGATED.search(question[: match.start()]):
                 return None
             is_exclusive = bool(EXCLUSIVE.match(match[0])) and pattern is not RANGE
-            unit = _unit(match[0])
-            text = match[0].strip() if _has_unit(header, unit, rows) else match[0].strip().removesuffix(unit).strip()
+            text = match[0].strip()
             found.append(Condition(header, text, _is_between(low, high, is_exclusive), text))
         question = pattern.sub(" ", question)
     return found
 
 
 def _limited_column(question: str, limit: str, rows: Sequence[Cells]) -> str | None:
-    """Return the column of numbers that a question names, or that of amounts for one of money, or the only one."""
-    columns, stems = number_columns(rows), content_stems(question)
-    named = [header for header in columns if content_stems(header) & stems]
-    if len(named) == 1:
-        return named[0]
-    sign = currency(limit)
-    amounts = amount_column(rows) if sign else None
-    if amounts and column_currency(amounts, rows) in ("", sign):
-        return amounts
-    is_only = len(columns) == 1 and not sign and _has_unit(columns[0], _unit(limit), rows)
-    return columns[0] if is_only else None
+    """Return the column of numbers that a question names, or that of amounts for one of money, or the only one.
+
+    None if that is unclear, or if its numbers are not all in the unit of the limit.
+    """
+    sign, stems = currency(limit), content_stems(question)
+    columns = [header for header in number_columns(rows) if not sign or _is_money(header, rows)]
+    named = [header for header in columns if content_stems(header) & stems] or columns
+    header = named[0] if len(named) == 1 else amount_column(rows) if sign else None
+    if header is None or not _has_unit(header, limit, rows):
+        return None
+    return header if are_comparable(dict(row).get(header, "") for row in rows) else None
 
 
-def _unit(limit: str) -> str:
-    """Return the word after the number of a limit; '' if it is none that says what is counted."""
-    word = limit.split()[-1]
-    return word if word.isalpha() and not STOP_WORD.fullmatch(word.lower()) else ""
-
-
-def _has_unit(header: str, unit: str, rows: Sequence[Cells]) -> bool:
-    """Return whether a column is in a unit, which may be its header, in its cells, or a currency; any is in none."""
+def _has_unit(header: str, limit: str, rows: Sequence[Cells]) -> bool:
+    """Return whether a column is in the unit of a limit, which its header or its cells name; any is in none."""
+    if sign := currency(limit):
+        others = {currency(value) for row in rows for name, value in row if UNIT_HEADER.fullmatch(name)}
+        return {column_currency(header, rows), *others} <= {"", sign}
+    match = re.search(r"(?:[^\W\d_]+|%)$", limit.strip())
+    unit = match[0].lower() if match else ""
+    if not unit or STOP_WORD.fullmatch(unit):
+        return True
     cells = (CELL_NUMBER.fullmatch(dict(row).get(header, "").strip()) for row in rows)
     units = {stem(cell["unit"].lower()) for cell in cells if cell and cell["unit"]}
-    return not unit or bool(currency(unit)) or stem(unit.lower()) in units | content_stems(header)
+    return stem(unit) in units | content_stems(header) or (unit == "%" and "%" in header)
 
 
 def _is_between(low: float, high: float, is_exclusive: bool) -> Callable[[str], bool]:

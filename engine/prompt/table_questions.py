@@ -150,7 +150,9 @@ def said_column(question: str, rows: Sequence[Cells], is_strict: bool = False) -
 
 def denies(question: str, header: str) -> bool:
     """Return whether a question is negative, apart from the words of a column such as 'Closed'."""
-    return bool(NEGATION.search(re.sub(re.escape(header), " ", question, flags=re.I)))
+    if NEGATION.search(header):
+        question = re.sub(re.escape(header), " ", question, flags=re.I)
+    return bool(NEGATION.search(question))
 
 
 def names_columns(question: str, row: Cells) -> bool:

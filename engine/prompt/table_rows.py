@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence, Set
 from itertools import islice
 
 from engine.prompt.question_kind import QuestionKind, question_kind
-from engine.prompt.row_conditions import filtered_rows
+from engine.prompt.row_conditions import conditions, filtered_rows
 from engine.prompt.superlatives import ASKS_WHICH, SUPERLATIVE, extreme_cell
 from engine.prompt.table_questions import COUNTED, Cells, said_rows
 from engine.prompt.table_totals import NO_ROWS, TableRows, asks_for_result, result_of_rows
@@ -65,8 +65,9 @@ def _deciding_rows(question: str, table: Sequence[Row], is_list: bool, has_resul
     if SUPERLATIVE.search(question):
         extreme = extreme_cell(question, rows, similarities={})
         return [extreme.row] if extreme and extreme.is_certain and not extreme.is_header else [], ""
-    filtered = filtered_rows(question, rows) if is_list else []
-    return filtered or said_rows(question, rows, is_strict=not is_list), ""
+    if is_list and conditions(question, rows) != []:
+        return filtered_rows(question, rows), ""
+    return said_rows(question, rows, is_strict=not is_list), ""
 
 
 def _rows_with(headers: Set[str], chunks: Sequence[Chunk]) -> Iterator[Row]:

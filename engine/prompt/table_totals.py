@@ -13,6 +13,7 @@ from engine.prompt.amounts import CELL_NUMBER, are_comparable, cell_number, curr
 from engine.prompt.followups import CLITIC
 from engine.prompt.overlap import content_stems, stem
 from engine.prompt.row_conditions import (
+    UNIT_HEADER,
     Condition,
     amount_column,
     column_currency,
@@ -21,7 +22,7 @@ from engine.prompt.row_conditions import (
     rows_that_meet,
 )
 from engine.prompt.superlatives import SUPERLATIVE
-from engine.prompt.table_questions import COUNTED, TOTAL, Cells, said_rows
+from engine.prompt.table_questions import COUNTED, TOTAL, Cells
 from engine.text import split_words
 from store.german import is_german
 
@@ -45,7 +46,6 @@ EMPTY_WORD = re.compile(
     r"|during|alle[nrs]?|jede[mnrs]?|eintr\u00e4ge?|eintrag|gemacht|erfasst|gebucht|verbucht|eingegangen|w\u00e4hrend|hat|hatten?)\b",
     re.I,
 )
-UNIT_HEADER = re.compile(r"units?|unit of measure|currency|einheit|w\u00e4hrung", re.I)
 EMPTY = (CLITIC, ALL, SUM, EMPTY_WORD)  # what does not say which rows are meant
 MIN_TABLE_ROWS = 8  # a smaller table with a sum or mean says it itself
 MIN_ROWS = 2  # that are added up
@@ -84,13 +84,10 @@ def _counted(question: str, rows: Sequence[Cells], document_name: str) -> tuple[
         return [], ""
     asked = {word for word in _stems(question, EMPTY) if word[:MIN_SHARED_LETTERS] not in names}
     found = _conditions(question, rows, document_name, EMPTY)
-    headers = content_stems(" ".join(header for header, _ in rows[0]))
-    said = said_rows(question, rows, is_strict=True) if asked and asked <= headers else []
-    met = said or (rows_that_meet(found, rows) if found is not None and (found or not asked) else [])
+    met = rows_that_meet(found, rows) if found is not None and (found or not asked) else []
     if not met or len({rows[index][0][1] for index in met}) < len(met):
         return [], ""
-    explained = [] if said else list(map(str, found or ()))
-    return met, f"{len(met)} ({'; '.join(explained)})" if explained else str(len(met))
+    return met, f"{len(met)} ({'; '.join(map(str, found))})" if found else str(len(met))
 
 
 def _added_up(question: str, rows: Sequence[Cells], document_name: str) -> tuple[list[int], str]:

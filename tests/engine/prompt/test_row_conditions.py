@@ -30,6 +30,8 @@ INVOICES = [
         ("Which tickets are not open?", [1]),
         ("Which tickets of Ann aren't open yet?", [1]),
         ("Which tickets are lost?", []),
+        ("Which tickets are neither open nor waiting?", []),
+        ("Which tickets are no open ones?", []),
     ],
 )
 def test_rows_have_the_values_that_the_question_names(question, expected):
@@ -80,6 +82,14 @@ def test_rows_have_the_values_that_the_question_names(question, expected):
         ("Which invoices over 2000 euros are there?", []),  # not of the year 2000
         ("Which invoices may be late?", []),  # not in May
         ("Which invoices of Osei are over 30?", []),  # pieces or euros
+        ("Which invoices have an amount over 1 thousand euros?", []),
+        ("Which invoices have an amount over 1k?", []),
+        ("Which invoices have an amount over 30 dollars?", []),
+        ("Which invoices have an amount over 30 %?", []),
+        ("Which invoices have no more than 7 pieces?", [1, 4]),
+        ("Which invoices have no less than 7 pieces?", []),
+        ("Which invoices with pieces cost over 1000 euros?", [0]),  # not over 1000 pieces
+        ("Which invoices of Osei are below the limit?", []),
         ("Which invoices of Osei are over 30 dollars?", []),
         ("Which invoices of Osei are from last month?", []),
         ("Which invoices are from March 2025?", [2]),  # not since then
@@ -93,6 +103,63 @@ def test_rows_have_the_values_that_the_question_names(question, expected):
 )
 def test_numbers_and_dates_limit_the_rows(question, expected):
     assert filtered_rows(question, INVOICES) == expected
+
+
+def kinds(*values, header="Kind", others=()):
+    return [[("Item", f"I-{n}"), (header, value), *others] for n, value in enumerate(values, start=1)]
+
+
+@pytest.mark.parametrize(
+    ("question", "values", "expected"),
+    [
+        ("Which items are paid?", ("paid", "not paid", "paid"), [0, 2]),
+        ("Which items are not paid?", ("paid", "not paid", "paid"), [1]),
+        ("Which items have a response?", ("no response", "late"), []),
+        ("Which items are office supplies?", ("Office", "Office supplies", "Fuel"), [1]),
+        ("Which items are office or office supplies?", ("Office", "Office supplies", "Fuel"), [0, 1]),
+        ("Which items are not office supplies?", ("Office", "Office supplies", "Fuel"), []),
+        ("Which items are internal?", ("internal", "international", "lost"), [0]),
+        ("Which items are internals?", ("international", "lost"), []),
+        ("Which items are deliveries?", ("delivery", "lost"), [0]),
+        ("Which items are from the river?", ("River A", "River B", "Lake"), []),
+        ("Welche Posten sind Reinigungsmittel?", ("Reinigung", "Maut"), []),
+        ("Welche Posten sind keine Reinigung?", ("Reinigung", "Maut"), []),
+    ],
+)
+def test_a_value_is_named_by_all_its_words_and_no_others(question, values, expected):
+    assert filtered_rows(question, kinds(*values)) == expected
+
+
+def test_a_value_of_two_columns_is_unclear_without_a_header():
+    rows = [
+        [("Ticket", f"T-{n}"), ("Agent", agent), ("Reporter", reporter)]
+        for n, (agent, reporter) in enumerate((("Mia", "Ben"), ("Ben", "Mia"), ("Mia", "Mia")))
+    ]
+    assert filtered_rows("Which tickets are of Mia?", rows) == []
+    assert filtered_rows("Which tickets are of the agent Mia?", rows) == [0, 2]
+
+
+def test_a_column_of_yes_and_no_is_a_condition():
+    rows = [
+        [("Site", f"S-{n}"), ("City", city), ("Parking", parking), ("Beds", str(n))]
+        for n, (city, parking) in enumerate((("Rome", "yes"), ("Oslo", "yes"), ("Rome", "no"), ("Oslo", "no")))
+    ]
+    assert filtered_rows("Which sites in Rome have parking?", rows) == [0]
+    assert filtered_rows("Which sites with over 1 beds have parking?", rows) == []
+    assert filtered_rows("Which sites with over 0 beds have parking?", rows) == [1]
+    assert filtered_rows("Which sites have no parking?", rows) == [2, 3]
+    assert filtered_rows("Which sites in Rome have no parking?", rows) == []  # what is denied?
+    assert filtered_rows("Which sites in non-parking areas are there?", rows) == [2, 3]
+
+
+def test_numbers_that_cannot_be_compared_are_not_limited():
+    question = "Which items have a size over 2?"
+    assert filtered_rows(question, kinds("0.125", "1.250", "2.500", header="Size")) == []  # thousands?
+    assert filtered_rows(question, kinds("3 kg", "900 g", "1 kg", header="Size")) == []
+    assert filtered_rows(question, kinds("\u20ac3", "$3", "$1", header="Size")) == []
+    euros = kinds("3", "4", "1", header="Amount", others=[("Currency", "USD")])
+    assert filtered_rows("Which items are over 2 euros?", euros) == []
+    assert filtered_rows("Which items are over 2 dollars?", euros) == [0, 1]
 
 
 def test_conditions_are_named_as_the_question_says_them():
