@@ -1,7 +1,7 @@
 """Dates in questions and in table cells: 'in March 2025', 'since 1 May', 'vor dem 3.4.2025'."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from engine.prompt.amounts import currency
@@ -32,6 +32,8 @@ BEFORE_AMOUNT = re.compile(
 PERIOD = re.compile(
     r"\b(?:between|from|zwischen|vo[mn])\b.* (?:to|till|until|and|bis(?: zum)?|und) |\d ?[-\u2013] ?\d", re.I
 )
+SLASHES = re.compile(r"(\d\d?)/(\d\d?)/(?:19|20)\d\d\b")
+MONTHS_PER_YEAR = 12
 
 Date = tuple[int | None, int | None, int | None]  # year, month and day; None: any
 
@@ -62,6 +64,12 @@ def full_date(value: str) -> Date | None:
     match = DATE.match(value.strip())
     date = _date(match) if match else None
     return date if date and date[0] and date[1] else None
+
+
+def are_day_first(values: Iterable[str]) -> bool:
+    """Return whether dates with slashes are known to begin with the day: '28/04/2025', not '04/28/2025'."""
+    pairs = [(int(match[1]), int(match[2])) for value in values if (match := SLASHES.match(value.strip()))]
+    return not pairs or (max(pairs)[0] > MONTHS_PER_YEAR >= max(month for _, month in pairs))
 
 
 def _dates_of(question: str) -> Iterator[re.Match[str]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from engine.prompt.amounts import CELL_NUMBER, are_comparable, cell_number, currency
-from engine.prompt.dates import date_tests, full_date
+from engine.prompt.dates import DATE, are_day_first, date_tests, full_date
 from engine.prompt.followups import STOP_WORD, YEAR
 from engine.prompt.overlap import content_stems, stem
 from engine.prompt.table_questions import (
@@ -54,6 +54,8 @@ AMOUNT_HEADER = re.compile(
 )
 UNIT_HEADER = re.compile(r"units?|unit of measure|currency|einheit|w\u00e4hrung", re.I)
 WHOLE_AMOUNT_HEADER = re.compile(r"\b(?:amount|total|sum|betrag|summe|gesamt)", re.I)  # not of one piece
+PLAIN_DATE = re.compile(r"date|datum|day|tag", re.I)
+NUM_SHARED_LETTERS = 4
 MIN_SHARE = 0.6  # of the cells of a column of numbers, or of dates
 
 
@@ -220,7 +222,7 @@ def _is_money(header: str, rows: Sequence[Cells]) -> bool:
     return bool(AMOUNT_HEADER.search(header.replace("_", " ")) or column_currency(header, rows))
 
 
-def _columns(rows: Sequence[Cells], is_of_kind: Callable[[str], bool], skip: int) -> list[str]:
+def _columns(rows: Sequence[Cells], is_of_kind: Callable[[str], bool], skip: int, is_full: bool = True) -> list[str]:
     cells = defaultdict[str, list[str]](list)
     for row in rows:
         for header, value in row[skip:]:
@@ -229,7 +231,8 @@ def _columns(rows: Sequence[Cells], is_of_kind: Callable[[str], bool], skip: int
     return [
         header
         for header, values in cells.items()
-        if sum(map(is_of_kind, values)) >= max(1, MIN_SHARE * len(values)) and 2 * len(values) >= len(rows)
+        if sum(map(is_of_kind, values)) >= max(1, MIN_SHARE * len(values))
+        and (not is_full or 2 * len(values) >= len(rows))
     ]
 
 
@@ -335,13 +338,29 @@ def _is_between(low: float, high: float, is_exclusive: bool) -> Callable[[str], 
 
 
 def _date_conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
-    """Return the conditions of dates, none if no column has dates; None if they are unclear."""
-    columns, stems = _columns(rows, lambda value: full_date(value) is not None, skip=0), content_stems(question)
-    if not columns:
-        return []
-    header = next((header for header in columns if content_stems(header) & stems), columns[0])
-    years = {date[0] for row in rows if (date := full_date(dict(row).get(header, "")))}
+    """Return the conditions of dates, none if no column has dates; None if they are unclear.
+
+    Of several columns, the question names one, or one has no other name than 'Date'.
+    """
     tests = date_tests(question)
-    if tests is None or (len(years) > 1 and any(each.needs_one_year for each in tests)):
+    if not tests:
+        return None if tests is None else []
+    texts = [text for cells in rows for cell in cells for text in cell]
+    columns = _columns(rows, lambda value: full_date(value) is not None, skip=0, is_full=False)
+    if not columns:  # a year or a name
+        return [] if all(any(_has_words(text, each.text) for text in texts) for each in tests) else None
+    stems = {word[:NUM_SHARED_LETTERS] for word in content_stems(question)}  # 'closed' in 'Closing date'
+    named = [header for header in columns if {word[:NUM_SHARED_LETTERS] for word in content_stems(header)} & stems]
+    named = named or [header for header in columns if PLAIN_DATE.fullmatch(header)] or columns
+    if len(named) > 1:
         return None
-    return [Condition(header, each.text, each.is_met, each.text) for each in tests]
+    values = [dict(row).get(named[0], "") for row in rows]
+    months = [each.text for each in tests if not YEAR.fullmatch(each.text)]
+    bare = {word for text in months if not re.search(r"\d", text) for word in split_words(text) if DATE.fullmatch(word)}
+    is_name = any(bare & set(split_words(value)) for row in rows for header, value in row if header not in columns)
+    years = {date[0] for value in values if (date := full_date(value))}
+    is_unclear = is_name or (len(years) > 1 and any(each.needs_one_year for each in tests))
+    is_denied = any(NEGATED.search(question[: question.index(each.text)]) for each in tests)
+    if is_unclear or is_denied or (months and not are_day_first(values)):
+        return None
+    return [Condition(named[0], each.text, each.is_met, each.text) for each in tests]

@@ -168,6 +168,50 @@ def test_conditions_are_named_as_the_question_says_them():
     assert rows_that_meet(found, [*INVOICES, [("Invoice", "Total"), *INVOICES[2][1:]]]) == [2]
 
 
+def dated(*dates, headers=("Opened", "Closed on")):
+    return [[("Ticket", f"T-{n}"), *zip(headers, pair, strict=True)] for n, pair in enumerate(dates, start=1)]
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("Which tickets were opened in May 2025?", [0, 1]),
+        ("Which tickets were closed in June 2025?", [1]),
+        ("Which tickets were closed after 5 May 2025?", [1]),
+        ("Which tickets are from May 2025?", []),  # opened or closed
+        ("Which tickets were opened in May 2025 and closed in June 2025?", []),
+        ("Which tickets were opened not before June 2025?", []),
+    ],
+)
+def test_dates_are_those_of_the_column_that_the_question_names(question, expected):
+    rows = dated(("2025-05-01", "2025-05-03"), ("2025-05-02", "2025-06-01"), ("2025-06-03", ""), ("2025-06-04", ""))
+    assert filtered_rows(question, rows) == expected
+
+
+def test_dates_are_those_of_a_column_without_another_name():
+    rows = dated(("2025-05-01", "2025-06-03"), ("2025-06-02", "2025-06-04"), headers=("Date", "Paid on"))
+    assert filtered_rows("Which tickets are from June?", rows) == [1]
+
+
+def test_dates_with_the_month_first_and_names_of_months_are_unclear():
+    def orders(*dates, customer="Osei"):
+        return [[("Order", f"O-{n}"), ("Due", date), ("Customer", customer)] for n, date in enumerate(dates, start=1)]
+
+    assert filtered_rows("Which orders are due in March?", orders("28/04/2025", "03/03/2025")) == [1]
+    assert filtered_rows("Which orders are due in March?", orders("03/28/2025", "03/03/2025", "04/03/2025")) == []
+    assert filtered_rows("Which orders are due in March?", orders("03/04/2025", "04/03/2025")) == []
+    assert filtered_rows("Which orders are due in 2025?", orders("03/04/2025", "04/03/2026")) == [0]
+    assert filtered_rows("Which orders are of Jan?", orders("2025-01-01", "2025-02-01", customer="Jan Osei")) == []
+
+
+def test_a_date_without_a_column_of_dates_is_not_understood():
+    rows = [
+        [("Car", f"C-{n}"), ("Built", str(2018 + n)), ("Fuel", fuel)] for n, fuel in enumerate(["gas", "diesel"] * 2)
+    ]
+    assert filtered_rows("Which diesel cars were registered after March 2019?", rows) == []
+    assert filtered_rows("Which cars were built in 2019?", rows) == [1]
+
+
 @pytest.mark.parametrize(
     ("value", "date"),
     [
