@@ -356,8 +356,10 @@ def _date_conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | 
         return None
     values = [dict(row).get(named[0], "") for row in rows]
     months = [each.text for each in tests if not YEAR.fullmatch(each.text)]
-    bare = {word for text in months if not re.search(r"\d", text) for word in split_words(text) if DATE.fullmatch(word)}
-    is_name = any(bare & set(split_words(value)) for row in rows for header, value in row if header not in columns)
+    names = {
+        text.lower() for text in months if DATE.fullmatch(text) and not re.search(rf"\d|\b(?:in|im) {text}", question)
+    }
+    is_name = any(names & set(split_words(value)) for row in rows for header, value in row if header not in columns)
     years = {date[0] for value in values if (date := full_date(value))}
     is_unclear = is_name or (len(years) > 1 and any(each.needs_one_year for each in tests))
     is_denied = any(NEGATED.search(question[: question.index(each.text)]) for each in tests)

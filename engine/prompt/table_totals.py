@@ -12,6 +12,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from engine.prompt.amounts import CELL_NUMBER, are_comparable, cell_number, currency, separators
 from engine.prompt.followups import CLITIC
 from engine.prompt.overlap import content_stems, stem
+from engine.prompt.question_kind import split_parts
 from engine.prompt.row_conditions import (
     UNIT_HEADER,
     Condition,
@@ -37,13 +38,20 @@ SUM = re.compile(
 )
 MEAN = re.compile(r"\b(?:on average|average|the mean|durchschnitt\w*|im (?:schnitt|durchschnitt|mittel))\b", re.I)
 AMOUNT_WORD = re.compile(
-    r"\b(?:cost|spen[dt]|paid|pay|money|price|expens|earn|revenue|income|owe|worth|amount|bill|charg|kost|gekostet"
-    r"|bezahl|gezahlt|ausgegeben|ausgab|geld|verdien|einnahm|einnehm|umsatz|betrag|wert)\w*",
+    r"\b(?:costs?|spen[dt]|spending|paid|pays?|payments?|money|prices?|expen(?:ses?|diture)|earn(?:ed|s|ings)?"
+    r"|revenues?|incomes?|worth|amounts?|billed|charged|kosten?|kostete[nt]?|gekostet|bezahlt|bezahlen|gezahlt"
+    r"|zahlen|ausgegeben|ausgaben?|geld|verdient|verdienen|einnahmen?|eingenommen|umsatz|ums\u00e4tze|betr\u00e4gt|betrag"
+    r"|betr\u00e4ge|wert|kostet)\b",
     re.I,
 )
+PAID = re.compile(r"\b(?:un)?(?:paid|pays?|bezahlt?|gezahlt|bezahlen|zahlen|eingenommen)\b", re.I)
+NUMBER_OF = re.compile(
+    r"\b(?:number|count|quantity|anzahl|zahl) (?:of|der|an|von)(?: the| all)? (\w+)|\banzahl\b", re.I
+)
+SAYS_WHICH = re.compile(r"\b(?:old|big|long|far|often|year|day|date|time|place|part|kind|sort|more|per|lange)\b", re.I)
 EMPTY_WORD = re.compile(
-    r"\b(?:all|each|every|c[oa]me|ma[dk]e|placed?|book(?:ed)?|record(?:ed)?|list(?:ed)?|mark(?:ed)?|tied|up|us|went|go"
-    r"|during|alle[nrs]?|jede[mnrs]?|eintr\u00e4ge?|eintrag|gemacht|erfasst|gebucht|verbucht|eingegangen|w\u00e4hrend|hat|hatten?)\b",
+    r"\b(?:all|c[oa]me|ma[dk]e|placed?|book(?:ed)?|record(?:ed)?|list(?:ed)?|mark(?:ed)?|tied|up|us|went|go"
+    r"|during|alle[nrs]?|eintr\u00e4ge?|eintrag|gemacht|erfasst|gebucht|verbucht|eingegangen|w\u00e4hrend|hat|hatten?)\b",
     re.I,
 )
 EMPTY = (CLITIC, ALL, SUM, EMPTY_WORD)  # what does not say which rows are meant
@@ -71,7 +79,8 @@ def asks_for_result(question: str) -> bool:
 
 def result_of_rows(question: str, rows: Sequence[Cells], document_name: str) -> tuple[list[int], str]:
     """Return the rows that a question counts, adds up or averages, and the result as text; none if that is unclear."""
-    if not rows or not rows[0]:
+    labels = {row[0][0] for row in rows if row and not TOTAL.match(row[0][1])}
+    if len(labels) != 1 or len(split_parts(question)) > 1:  # a row without a name may be a total
         return [], ""
     return (_counted if COUNTED.search(question) else _added_up)(question, rows, document_name)
 
@@ -97,7 +106,9 @@ def _added_up(question: str, rows: Sequence[Cells], document_name: str) -> tuple
         return [], ""
     found = _conditions(question, rows, f"{document_name} {header}", (*EMPTY, MEAN, AMOUNT_WORD))
     has_total = any(TOTAL.match(row[0][1]) for row in rows)
-    met = [] if found is None or (has_total and not found) else rows_that_meet(found, rows)
+    if found is None or (has_total and not found) or _is_unclear(question, rows, header, found):
+        return [], ""
+    met = rows_that_meet(found, rows)
     is_mean = bool(MEAN.search(question))
     values = [number for index in met if (number := cell_number(dict(rows[index]).get(header, ""))) is not None]
     if len(met) < MIN_ROWS or len(values) < len(met) or not _can_be_added(rows, header, is_mean):
@@ -107,6 +118,14 @@ def _added_up(question: str, rows: Sequence[Cells], document_name: str) -> tuple
     name = ("Durchschnitt" if is_mean else "Summe") if is_in_german else ("mean" if is_mean else "sum")
     explained = [f"{name}: {header}", f"{len(met)} {'Zeilen' if is_in_german else 'rows'}", *map(str, found or ())]
     return met, f"{amount} ({'; '.join(explained)})"
+
+
+def _is_unclear(question: str, rows: Sequence[Cells], header: str, found: Sequence[Condition]) -> bool:
+    """Return whether a number names a part of its own column: 'room 203'; or 'paid' a state, which is no condition."""
+    is_own = any(each.header == header and cell_number(each.text.split(", ")[0]) is not None for each in found)
+    is_paid = PAID.search(question) and not any(PAID.search(f"{each.header} {each.words}") for each in found)
+    has_state = any(PAID.search(text) for row in rows for cell in row if cell[0] != header for text in cell)
+    return is_own or bool(is_paid and has_state)
 
 
 def _can_be_added(rows: Sequence[Cells], header: str, is_mean: bool) -> bool:
@@ -128,32 +147,37 @@ def _conditions(
     found = conditions(question, rows)
     if found is None:
         return None
-    names, in_cells = _row_names(rows), content_stems(" ".join(value for row in rows for _, value in row))
-    explained = content_stems(" ".join(f"{each.header} {each.words}" for each in found))
-    explained |= content_stems(known) - in_cells
+    names, in_cells = _row_names(rows), _stems(" ".join(value for row in rows for _, value in row))
+    explained = _stems(" ".join(f"{each.header} {each.words}" for each in found))
+    explained |= _stems(known) - in_cells
     others = (word for word in _stems(question, empty) - explained if word[:MIN_SHARED_LETTERS] not in names)
     return None if any(others) else found
 
 
 def _row_names(rows: Sequence[Cells]) -> set[str]:
     """Return the first letters of what the first column calls the rows: 'Beleg', also for 'Belege'."""
-    return {name[:MIN_SHARED_LETTERS] for name in content_stems(rows[0][0][0])}
+    return {name[:MIN_SHARED_LETTERS] for name in _stems(rows[0][0][0])}
 
 
-def _stems(question: str, empty: Sequence[re.Pattern[str]]) -> set[str]:
-    """Return the stems of a question without the words that do not say which rows are meant."""
+def _stems(text: str, empty: Sequence[re.Pattern[str]] = ()) -> set[str]:
+    """Return the stems of a text without the words that do not say which rows are meant, but with 'old' and 'a day'."""
     for pattern in empty:
-        question = pattern.sub(" ", question)
-    return content_stems(question)
+        text = pattern.sub(" ", text)
+    return content_stems(text) | set(map(stem, SAYS_WHICH.findall(text.lower())))
 
 
 def _added_column(question: str, rows: Sequence[Cells]) -> str | None:
     """Return the column that a question adds up: one that it names, or of amounts of money; None if that is unclear."""
     columns, stems = number_columns(rows), set(map(stem, split_words(question)))
     named = [header for header in columns if content_stems(header) & stems and not SUM.fullmatch(header)]
-    if len(named) == 1:
+    is_amount, amounts = bool(AMOUNT_WORD.search(question)), amount_column(rows)
+    if number_of := NUMBER_OF.search(question):
+        word = stem((number_of[1] or number_of[0]).lower())
+        named = [header for header in named if word in content_stems(header)]
+        return named[0] if len(named) == 1 else None
+    if len(named) == 1 and (not is_amount or named[0] == amounts or AMOUNT_WORD.search(named[0])):
         return named[0]
-    return amount_column(rows) if AMOUNT_WORD.search(question) else columns[0] if len(columns) == 1 else None
+    return amounts if is_amount else columns[0] if len(columns) == 1 else None
 
 
 def _format(number: float, rows: Sequence[Cells], header: str, is_mean: bool) -> str:

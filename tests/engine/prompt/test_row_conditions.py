@@ -202,6 +202,7 @@ def test_dates_with_the_month_first_and_names_of_months_are_unclear():
     assert filtered_rows("Which orders are due in March?", orders("03/04/2025", "04/03/2025")) == []
     assert filtered_rows("Which orders are due in 2025?", orders("03/04/2025", "04/03/2026")) == [0]
     assert filtered_rows("Which orders are of Jan?", orders("2025-01-01", "2025-02-01", customer="Jan Osei")) == []
+    assert filtered_rows("Which orders are due in Jan?", orders("2025-01-01", "2025-02-01", customer="Jan Osei")) == [0]
 
 
 def test_a_date_without_a_column_of_dates_is_not_understood():

@@ -94,6 +94,17 @@ def test_results_are_written_as_the_cells_are(question, result):
         "How many trips of Ada were not over 20 km?",
         "How many trips were over 30 km or for service?",
         "How many trips were there from January to March?",
+        "How many old trips are there?",
+        "How many trips were there per day?",
+        "How many more trips are there?",
+        "How many trips were for delivery and how many for service?",
+        "What do we spend a year on average?",
+        "What did trips cost each day in total?",
+        "What did we spend on payroll in total?",
+        "What did we spend on chargers in total?",
+        "What do we owe in total?",
+        "What is the total number of trips that cost money?",
+        "What are the km worth in total?",
     ],
 )
 def test_a_question_whose_words_are_not_all_understood_has_no_result(question):
@@ -124,6 +135,30 @@ def test_a_row_with_a_total_is_neither_counted_nor_added(label):
 def test_a_name_is_no_total():
     rows = [[("Article", name)] for name in ("All-purpose cleaner", "Test result", "Totalizer")]
     assert result_of_rows("How many articles are there?", rows, "stock.csv")[1] == "3"
+
+
+def test_what_is_paid_is_a_state_where_a_column_says_so():
+    def table(header, paid):
+        return [[("Bill", f"B-{n}"), (header, paid[n % 2]), ("Amount", "5"), ("Room", "203")] for n in range(10)]
+
+    states = table("Paid", ("yes", "no"))
+    assert result_of_rows("What is the total amount paid?", states, "bills.csv")[1].startswith("25 (")
+    assert result_of_rows("How much did we pay in total?", states, "bills.csv") == ([], "")
+    assert result_of_rows("How much did we pay in total?", table("Status", ("paid", "open")), "bills.csv") == ([], "")
+    assert result_of_rows("How much did we pay in total?", table("Kind", ("x", "y")), "bills.csv")[1].startswith("50 (")
+
+
+def test_a_number_that_names_rows_is_not_added_up():
+    rows = [[("Booking", f"B-{n}"), ("Room", room), ("Price", "5")] for n, room in enumerate(["203", "101"] * 5)]
+    assert result_of_rows("What is the total of room 203?", rows, "bookings.csv") == ([], "")
+    assert result_of_rows("What do rooms cost on average?", rows, "bookings.csv") == ([], "")
+    assert result_of_rows("What is the total price of room 203?", rows, "bookings.csv")[1].startswith("25 (")
+
+
+def test_a_row_without_a_name_may_be_a_total():
+    rows = [*ROWS, [("Purpose", ""), ("Cost (\u00a3)", "1,402.50")]]
+    assert result_of_rows("What did all trips cost in total?", rows, "trips.csv") == ([], "")
+    assert result_of_rows("How many trips are there?", rows, "trips.csv") == ([], "")
 
 
 def test_amounts_in_several_units_or_currencies_are_not_added_up():
