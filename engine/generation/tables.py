@@ -6,13 +6,14 @@ from engine.generation.quotes import CELL
 from engine.generation.ranking import UnitRanker
 from engine.prompt.overlap import content_stems
 from engine.prompt.pack import PreparedPrompt
-from engine.prompt.row_conditions import filtered_rows
+from engine.prompt.row_conditions import conditions, filtered_rows
 from engine.prompt.superlatives import ASKS_WHICH, SUPERLATIVE, Extreme, extreme_cell
 from engine.prompt.table_questions import (
     Cells,
     listed_rows,
     numbers,
     requested_header,
+    said_column,
     said_rows,
 )
 from engine.prompt.units import Unit
@@ -38,7 +39,8 @@ class Tables:
     def listed_rows(self, row: Unit) -> list[Unit]:
         """Return the rows of the table of a row that a question asks to list."""
         units = self._rows_with(row)
-        return [units[index] for index in listed_rows(self._question, list(map(self.row, units)))]
+        rows = list(map(self.row, units))
+        return [] if self._has_other_conditions(rows) else [units[index] for index in listed_rows(self._question, rows)]
 
     def said_names(self, likely: Sequence[Unit]) -> list[Unit]:
         """Return the names of the rows that say yes, or no, in the column that the question names; often none.
@@ -48,8 +50,10 @@ class Tables:
         if not ASKS_WHICH.search(self._question) or numbers(self._question):  # a number means one row
             return []
         for units in self._tables(likely):
-            is_best = likely[0] in units
-            if found := said_rows(self._question, list(map(self.row, units)), is_strict=not is_best):
+            is_best, rows = likely[0] in units, list(map(self.row, units))
+            if self._has_other_conditions(rows):
+                continue
+            if found := said_rows(self._question, rows, is_strict=not is_best):
                 return [self._name(units[index]) for index in found]
         return []
 
@@ -76,6 +80,11 @@ class Tables:
             if found and (likely[0] in units or (found.is_certain and self._is_about(units))):
                 return units[found.row], found
         return None
+
+    def _has_other_conditions(self, rows: Sequence[Cells]) -> bool:
+        """Return whether a question limits the rows by more than a column of yes and no."""
+        said = said_column(self._question, rows, is_strict=True)
+        return any(each.header != said for each in conditions(self._question, rows) or ())
 
     def _is_about(self, units: Sequence[Unit]) -> bool:
         """Return whether a table, its headings or the name of its document share words with the question."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from engine.prompt.amounts import separators
 from engine.prompt.overlap import content_stems
 from engine.prompt.question_kind import AUXILIARY
+from engine.prompt.row_conditions import conditions, rows_that_meet
 from engine.prompt.table_questions import TOTAL, Cells, read_number, requested_header
 
 LEAST = (
@@ -100,7 +101,11 @@ def extreme_cell(question: str, rows: Sequence[Cells], similarities: Mapping[str
         cells = [cell for cell in rows[row][1:] if not TOTAL.match(cell[0])]
         name = "" if best is None else cells[best][0]
         return Extreme(row, name, True, is_header=bool(name))
-    if not columns:
+    found = conditions(question, rows)
+    if found:  # of the rows that the question means
+        met = set(rows_that_meet(found, rows))
+        columns = _columns([row if index in met else () for index, row in enumerate(rows)])
+    if not columns or found is None:
         return None
     column = max(columns, key=lambda each: named(each.title, stems) + similarities.get(each.title, 0.0))
     row_of = [row for _, row in column.numbers]

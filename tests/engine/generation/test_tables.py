@@ -68,6 +68,16 @@ def test_the_names_of_the_rows_that_say_yes_or_no_are_listed(question, names):
     assert texts_of(evidence(question, Scorer("yes"), MEMBERS).quoted_answer()) == names
 
 
+def test_the_rows_that_say_yes_also_meet_the_other_conditions():
+    rows = (
+        "| Site: A | City: Rome | Parking: yes |",
+        "| Site: B | City: Oslo | Parking: yes |",
+        "| Site: C | City: Rome |",
+    )
+    found = evidence("Which sites in Rome have parking?", Scorer("yes"), "\n".join(rows))
+    assert texts_of(found.quoted_answer()) == [rows[0]]
+
+
 def test_counted_rows_are_quoted_after_their_number():
     rows = "| Plot: 3 | Who: Ann | Rent: paid |\n| Plot: 4 | Who: Bob | Rent: due |\n| Plot: 7 | Who: Eve | Rent: due |"
     question = "How many plots have rent due?"

@@ -51,6 +51,15 @@ def test_a_superlative_picks_the_row_with_the_extreme_value(question, expected):
     assert found(question, SITES) == expected
 
 
+def test_only_the_rows_that_the_question_means_are_compared():
+    rows = table(
+        "Name | Team | Pay", "Ann | IT | 50", "Ben | IT | 30", "Cem | IT | 40", "Dov | HR | 90", "Eva | HR | 80"
+    )
+    assert found("Which IT name has the highest pay?", rows) == (0, "Ann")
+    assert found("Which HR name has the highest pay?", rows) is None  # of two rows
+    assert found("Which name without HR has the highest pay?", rows) is None
+
+
 def test_similarity_decides_where_no_word_names_the_column():
     question = "Which site employs the most people?"
     assert found(question, SITES, {"Staff": 0.6, "Electricity (MWh)": 0.1}.items()) == (1, "Stainby")
