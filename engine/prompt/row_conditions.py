@@ -48,6 +48,7 @@ UNCLEAR = re.compile(  # negations other than 'not', and limits without a number
 )
 NEGATIVE_VALUE = re.compile(r"\b(?:not|no|never|none|nicht|nie|kein\w*|without|ohne)\b", re.I)
 ENDING = re.compile(r"(?:e?s|e[nmr]?|n|ed?|d|y|ies)?")  # of the forms of a word
+MAX_LIMITS = 8  # or dates in a question; each is looked for in all rows
 MAX_VALUE_WORDS = 4  # after 'not'
 AMOUNT_HEADER = re.compile(
     r"\b(?:amount|total|sum|cost|price|net|gross|fee|betrag|summe|gesamt|kosten|preis|wert)", re.I
@@ -280,9 +281,11 @@ def _left_out(found: Sequence[Condition], rows: Sequence[Cells]) -> set[str]:
 
 def _limit_conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
     """Return the conditions of the limits of numbers; None if the column of one is unclear."""
-    found = []
+    found = list[Condition]()
     for pattern in (RANGE, MAXIMUM, MINIMUM):
         for match in pattern.finditer(question):
+            if len(found) == MAX_LIMITS:
+                return None
             low, high = float("-inf"), float("inf")
             numbers = [read_number(number) for number in match.groups() if number]
             if pattern is RANGE:
@@ -343,8 +346,8 @@ def _date_conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | 
     Of several columns, the question names one, or one has no other name than 'Date'.
     """
     tests = date_tests(question)
-    if not tests:
-        return None if tests is None else []
+    if not tests or len(tests) > MAX_LIMITS:
+        return [] if tests == [] else None
     texts = [text for cells in rows for cell in cells for text in cell]
     columns = _columns(rows, lambda value: full_date(value) is not None, skip=0, is_full=False)
     if not columns:  # a year or a name

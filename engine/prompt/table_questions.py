@@ -14,7 +14,7 @@ Cells = Sequence[tuple[str, str]]
 CODE = re.compile(r"(?<!\w)(?=[\w/-]*\d)(?=[\w/-]*[A-Za-z/-])[\w]+(?:[/-][\w]+)*")  # 'TU-3102', '450-0208', 'F04'
 THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:[.,]\d{3})+")
 NUMBER = re.compile(r"(?<![\w.,-])\d+(?:[.,]\d+)*")
-AMOUNT = r"[\u20ac\u00a3$]? ?(\d+(?:[.,]\d+)*)(?: ?(?:%|[^\W\d_]+|[\u20ac\u00a3$]))?"
+AMOUNT = r"[\u20ac\u00a3$]? ?(?<![\d.,])(\d+(?:[.,]\d+)*)(?: ?(?:%|[^\W\d_]+|[\u20ac\u00a3$]))?"
 RANGE = re.compile(
     rf"\b(?:between|zwischen) {AMOUNT} (?:and|und) {AMOUNT}|{AMOUNT} ?(?:to|bis|[\u2013-]) ?{AMOUNT}", re.I
 )

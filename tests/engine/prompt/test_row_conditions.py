@@ -1,5 +1,7 @@
 """Which rows of a table a question means, against what a reader would mark."""
 
+import time
+
 import pytest
 
 from engine.prompt.dates import full_date
@@ -233,3 +235,10 @@ def test_a_date_without_a_column_of_dates_is_not_understood():
 )
 def test_dates_of_cells_are_read_in_english_and_german(value, date):
     assert full_date(value) == date
+
+
+def test_hostile_questions_take_little_time():
+    start = time.perf_counter()
+    for question in ("1" * 5_000, "1," * 2_500, "amount from 1 to " * 1_000, "jan " * 2_000):
+        conditions(question, INVOICES * 20)
+    assert time.perf_counter() - start < 2
