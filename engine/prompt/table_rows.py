@@ -71,17 +71,21 @@ def _deciding_rows(question: str, table: Sequence[Row], is_list: bool, has_resul
 
 
 def _rows_with(headers: Set[str], chunks: Sequence[Chunk]) -> Iterator[Row]:
-    """Yield the rows of a document that have most of these headers."""
-    end = 0
+    """Yield the rows of a document that have most of these headers, and rows below those in which few cells are filled.
+
+    Lines between rows end a table.
+    """
+    end, is_inside = 0, False
     for chunk in chunks:
-        for cells in _rows(chunk, skip=max(0, end - chunk.start)):
-            if len(headers & {header for header, _ in cells}) * 2 > len(headers):
+        for line in chunk.text[max(0, end - chunk.start) :].strip("\n").split("\n"):
+            cells = parse_row(line) or []
+            own = {header for header, _ in cells}
+            is_inside = len(headers & own) * 2 > len(headers) or (is_inside and bool(own) and own <= headers | {""})
+            if is_inside and own - {""}:
                 yield cells, chunk
         end = chunk.end
 
 
-def _rows(chunk: Chunk, skip: int = 0) -> Iterator[Cells]:
-    """Yield the table rows of a chunk, without those in the first characters, which the chunk before it has too."""
-    for line in chunk.text[skip:].split("\n"):
-        if cells := parse_row(line):
-            yield cells
+def _rows(chunk: Chunk) -> Iterator[Cells]:
+    """Yield the table rows of a chunk."""
+    return filter(None, map(parse_row, chunk.text.split("\n")))

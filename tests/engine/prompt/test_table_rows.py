@@ -72,6 +72,15 @@ def test_rows_of_the_whole_table_are_counted(question, count):
     assert len(with_deciding_rows(FINDER, question, HITS)[1].rows) == count
 
 
+def test_a_row_with_few_cells_is_one_of_the_table_above_it():
+    rows = [order(number, "open", 5) for number in range(3)]
+    for between, count in (([], 4), (["A list of lost orders:"], 3)):
+        chunks = split([*rows[:2], *between, "| Order: B-8 | Status: open |", *rows[2:]])
+        finder = SimpleNamespace(chunks=lambda document, chunks=chunks: chunks)
+        found = with_deciding_rows(finder, "How many orders are open?", [Hit(chunks[0], 1.0, 0.5, True)])
+        assert len(found[1].rows) == count
+
+
 def test_many_rows_are_limited_and_a_table_that_was_not_found_is_not_read():
     rows = split([order(number, "open" if number % 2 else "sent", 5) for number in range(60)])
     finder = SimpleNamespace(chunks=lambda document: rows)
