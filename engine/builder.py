@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from tokenizers import Tokenizer
 
 from assets import ASSETS
@@ -21,13 +22,14 @@ from engine.generation.grounding import GroundingModel
 from engine.generation.span_scorer import SPAN_SCORER_FILE, SpanScorer
 from engine.kv.chunk_cache import ChunkCache, model_fingerprint
 from engine.model.decoder import Decoder
-from engine.model.encoder import SEMANTIC_LAYER, load_encoder, load_minilm
+from engine.model.encoder import QUOTE_ENCODER_FILE, SEMANTIC_LAYER, load_encoder, load_minilm
 from engine.model.kernels.load import KernelChoice, choose_kernels
 from engine.model.loading.bundled import BUNDLED_MODEL, ProgressCallback
 from engine.model.loading.decoding import choose_decoding
 from engine.model.loading.load import fuse_layers, load_decoder, select_dtype
 from engine.model.loading.lora import LORA_WEIGHTS_FILE
 from engine.model.loading.resolve import estimate_footprint, folder_footprint, free_bytes, resolve
+from engine.model.weights_file import load_weights
 from engine.prompt.template import PromptTemplate
 from engine.prompt.text_finder import TextFinder
 from engine.scheduler.scheduler import MAX_DECODING, Scheduler
@@ -40,6 +42,7 @@ LORA_ADAPTER = ASSETS / "reader"  # these are trained here: `python -m training`
 PLAIN_ADAPTER = ASSETS / "plain"  # the same without reused KV in its training: reuse fails as on other models
 TOKEN_SELECTOR = ASSETS / "selector"
 SPAN_SCORER = ASSETS / "span_scorer"
+QUOTE_ENCODER = ASSETS / "quote_encoder"
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class ModelConfig:
     dtype: str = "auto"  # 'auto', 'bf16' or 'fp32'
     lora_adapter: str = "auto"  # merged into the main model; ours and 'plain' fit the bundled model
     span_scorer: str = "auto"  # ours fits any main model
+    quote_encoder: str = "auto"  # with a span scorer; 'off': the encoder of retrieval compares quotes
     token_selector: str = "auto"  # ours fits the bundled model with our LoRA adapter
     attention: str = "auto"  # on the CPU: 'auto' (our kernels, where they are faster), or 'torch'
     decode_weights: str = "auto"  # that our kernel decodes with: 'bf16', 'int8', or 'auto' (int8 if there is memory)
@@ -66,6 +70,10 @@ class ModelConfig:
     @property
     def span_scorer_folder(self) -> Path | None:
         return _folder(self.span_scorer, SPAN_SCORER)
+
+    @property
+    def quote_encoder_folder(self) -> Path | None:
+        return _folder(self.quote_encoder, QUOTE_ENCODER)
 
     @property
     def token_selector_folder(self) -> Path | None:
@@ -169,11 +177,20 @@ def release_memory() -> None:
 
 
 def load_grounding(config: ModelConfig, dtype: torch.dtype) -> GroundingModel | None:
-    """Load the span scorer; None without it and without a LoRA adapter. Raises SpanScorerUnusable."""
+    """Load the span scorer and the quote encoder; None without them and a LoRA adapter. Raises SpanScorerUnusable."""
     if config.span_scorer_folder is None:
         return GroundingModel() if config.lora_folder else None
     span_scorer = SpanScorer.load(config.span_scorer_folder, *load_minilm(dtype))
-    return GroundingModel(span_scorer, load_encoder(dtype, (SEMANTIC_LAYER,)), config.lora_folder is not None)
+    encoder, quote_encoder = load_encoder(dtype, (SEMANTIC_LAYER,)), None
+    if config.quote_encoder_folder is not None:
+        path = config.quote_encoder_folder / QUOTE_ENCODER_FILE
+        quote_encoder = load_encoder(dtype, (SEMANTIC_LAYER,))
+        try:
+            load_weights(path, quote_encoder.model)
+        except (OSError, SafetensorError, ValueError) as error:
+            raise SpanScorerUnusable(f"The quote encoder in {path} cannot be used ({error}).") from error
+        quote_encoder.model.embeddings = encoder.model.embeddings  # they are not trained
+    return GroundingModel(span_scorer, encoder, quote_encoder, config.lora_folder is not None)
 
 
 def build_engine(

@@ -22,14 +22,14 @@ from engine.builder import SPAN_SCORER, ModelConfig
 from engine.errors import KVScopeError
 from engine.generation.span_scorer import SPAN_SCORER_FILE, SpanScorer
 from engine.model.decoder import Decoder
-from engine.model.encoder import load_encoder, load_minilm
+from engine.model.encoder import QUOTE_ENCODER_FILE, SEMANTIC_LAYER, load_encoder, load_minilm
 from engine.model.loading.bundled import BUNDLED_MODEL
 from engine.model.loading.load import load_decoder, select_dtype
 from engine.model.loading.resolve import resolve
 from engine.prompt.template import PromptTemplate
 from engine.scoring.trained_selector import SELECTOR_FILE
 from store.data_folder import default_data_folder
-from training import questions, reader, selector, span_scorer
+from training import questions, quote_encoder, reader, selector, span_scorer
 from training.data.cloze import add_cloze_questions
 from training.data.corpus import BadCorpus, Corpus, read_corpora
 from training.data.documents.generate import write_documents
@@ -152,6 +152,24 @@ def _run_span_scorer(arguments: argparse.Namespace) -> None:
     print(f"Right outcome: {report['right']:.3f} of {report['questions']} questions")
     print(f"Use it with: python app.py --span-scorer {arguments.out}")
     _publish(arguments, (SPAN_SCORER_FILE,), span_scorer.selection_metric)
+
+
+def _run_quote_encoder(arguments: argparse.Namespace) -> None:
+    defaults = quote_encoder.QuoteEncoderConfig.training
+    training = replace(defaults, steps=arguments.steps, learning_rate=arguments.lr)
+    config = quote_encoder.QuoteEncoderConfig(
+        seed=arguments.seed, eval_examples=arguments.eval_examples, training=training
+    )
+    corpora = _read_corpora(arguments)
+    _, dtype, _ = select_dtype("cpu", arguments.dtype)
+    autocast = partial(torch.autocast, "cpu", dtype, enabled=dtype is not torch.float32)
+    encoder = load_encoder(torch.float32, (SEMANTIC_LAYER,))
+    prompt = PromptTemplate(_load_decoder(arguments).tokenizer)
+    progress = _ProgressPrinter()
+    report = quote_encoder.train_quote_encoder(encoder, prompt, corpora, arguments.out, config, progress, autocast)
+    print(f"Closest unit is right: {report['right']:.3f} of {report['questions']} questions", end="")
+    print(f" ({report['right_before']:.3f} before)")
+    _publish(arguments, (QUOTE_ENCODER_FILE,), quote_encoder.selection_metric)
 
 
 def _run_questions(arguments: argparse.Namespace) -> None:
@@ -300,6 +318,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--lr", type=float, default=defaults.training.learning_rate, help="learning rate")
     init_from = "finished span scorers to start from: their mean; with --steps 0 it is only evaluated and written"
     add("--init-from", type=Path, nargs="+", metavar="FOLDER", help=init_from)
+
+    config = quote_encoder.QuoteEncoderConfig
+    add = _add_command(commands, "quote-encoder", _run_quote_encoder, quote_encoder.__doc__, config.eval_examples)
+    add("--steps", type=int, default=config.training.steps)
+    add("--lr", type=float, default=config.training.learning_rate, help="learning rate")
 
     add = _add_command(commands, "questions", _run_questions, questions.__doc__)
     add("--steps", type=int, default=questions.QuestionConfig.training.steps, help="of training the writer")

@@ -22,6 +22,7 @@ from torch import Tensor
 from engine.generation.span_scorer import SpanScorer, Window
 from engine.lru import LRUCache
 from engine.model.encoder import PACKAGE
+from engine.model.weights_file import trained_weights
 from engine.prompt.template import NO_ANSWER, PromptTemplate
 from engine.text import split_sentences
 from training.checkpoint import to_json
@@ -141,11 +142,11 @@ def load_mean(scorer: SpanScorer, folders: Sequence[Path]) -> None:
     The mean of a span scorer and one that was trained on from it generalizes better than either (model soups,
     arXiv:2203.05482).
     """
-    trained = scorer.trained_weights()
+    trained = trained_weights(scorer)
     total = {name: torch.zeros_like(weight) for name, weight in trained.items()}
     for folder in folders:
         finished = SpanScorer.load(folder, scorer.encoder, scorer.tokenizer.template)
-        total = {name: total[name] + weight.detach() for name, weight in finished.trained_weights().items()}
+        total = {name: total[name] + weight.detach() for name, weight in trained_weights(finished).items()}
     scorer.load_state_dict({name: weight / len(folders) for name, weight in total.items()}, strict=False)
 
 
@@ -210,7 +211,7 @@ def _crop(window: Window, places: Sequence[tuple[int, int]], rng: Random) -> tup
 
 def remove_answer(text: str, answer: str) -> str:
     """Return a text without the sentences and table rows in which an answer occurs."""
-    answers = [match.span() for match in _pattern(answer).finditer(text)]
+    answers = [match.span() for match in answer_pattern(answer).finditer(text)]
     kept, end = list[str](), 0
     for sentence in split_sentences(text):
         start, end = end, end + len(sentence)
@@ -219,13 +220,14 @@ def remove_answer(text: str, answer: str) -> str:
     return "".join(kept)
 
 
-def _pattern(answer: str) -> re.Pattern[str]:
+def answer_pattern(answer: str) -> re.Pattern[str]:
+    """Return what finds an answer as whole words, without the verdict before a supporting sentence."""
     return re.compile(rf"(?<!\w){re.escape(VERDICT.sub('', answer, count=1))}(?!\w)", re.IGNORECASE)
 
 
 def find_places(windows: Sequence[Window], texts: Sequence[str], answer: str) -> list[Place]:
     """Return where an answer occurs as whole words, without the verdict before a supporting sentence."""
-    pattern = _pattern(answer)
+    pattern = answer_pattern(answer)
     places = []
     for index, window in enumerate(windows):
         for match in pattern.finditer(texts[window.passage]):

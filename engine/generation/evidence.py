@@ -38,7 +38,6 @@ from engine.generation.span_scorer import Span, SpanScorer, SpanScores
 from engine.generation.summary import summary_units, topic_units
 from engine.generation.tables import Tables
 from engine.generation.verdict import SAID, verdict
-from engine.model.encoder import Encoder
 from engine.prompt.answer_type import PERSON, asks_for_reason, expected_content, words_before
 from engine.prompt.followups import YEAR
 from engine.prompt.named_documents import several_documents
@@ -82,7 +81,7 @@ class Evidence:
     """What the passages of one prompt say about its question. Raises Cancelled once `cancel` is set."""
 
     def __init__(
-        self, scorer: SpanScorer, prepared: PreparedPrompt, cancel: Event | None = None, encoder: Encoder | None = None
+        self, scorer: SpanScorer, prepared: PreparedPrompt, ranker: UnitRanker, cancel: Event | None = None
     ) -> None:
         names = {hit.chunk.document_id: hit.chunk.document_name for hit in prepared.hits}
         self._several = several_documents(prepared.original_question, names)
@@ -90,7 +89,7 @@ class Evidence:
         self.kind = QuestionKind.COMPARISON if self._several and kind in SECTION_KINDS else kind
         self._prepared = prepared
         self.table_rows = prepared.table_rows if self.kind in SECTION_KINDS else NO_ROWS
-        self._ranker = UnitRanker(prepared, encoder)
+        self._ranker = ranker
         self._tables = Tables(prepared, self._ranker)
         self._scorer, self._cancel = scorer, cancel
         found = (find(prepared, self.kind, self._ranker.units) for find in FINDERS)

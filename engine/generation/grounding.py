@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from engine.generation.evidence import Evidence
+from engine.generation.ranking import UnitRanker
 from engine.generation.span_scorer import SpanScorer, SpanScores, char_log_odds
 from engine.model.encoder import Encoder
 from engine.model.kernels.slot_attention import SlotAttention
@@ -152,19 +153,21 @@ class GroundingModel:
 
     span_scorer: SpanScorer | None = None
     encoder: Encoder | None = None  # embeds sentences; loaded with a span scorer
+    quote_encoder: Encoder | None = None  # the same, finetuned to compare quotes with questions
     is_extractive: bool = True  # the main model was finetuned to quote: answers are quotes or spans where possible
 
     def use_kernel(self, kernel: SlotAttention | None) -> None:
         """Attend with a kernel from now on, in bf16."""
-        for model in (self.span_scorer, self.encoder):
+        for model in (self.span_scorer, self.encoder, self.quote_encoder):
             if model is not None:
                 model.use_kernel(kernel)
 
     def evidence(self, prepared: PreparedPrompt, cancel: Event | None = None) -> Evidence | None:
         """Return what the passages say about the question; None without passages or span scorer. Raises Cancelled."""
-        return (
-            Evidence(self.span_scorer, prepared, cancel, self.encoder) if self.span_scorer and prepared.texts else None
-        )
+        if self.span_scorer is None or not prepared.texts:
+            return None
+        ranker = UnitRanker(prepared, self.encoder, self.quote_encoder)
+        return Evidence(self.span_scorer, prepared, ranker, cancel)
 
     def sampler(
         self, sampler: Sampler, prepared: PreparedPrompt, prompt: PromptTemplate, evidence: Evidence | None

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import groupby
 
-from engine.generation.ranking import SIMILARITY_WEIGHT, UnitRanker, score_quote
+from engine.generation.ranking import UnitRanker, score_quote
 from engine.generation.span_scorer import SpanScores
 from engine.prompt.overlap import content_stems
 from engine.prompt.pack import PreparedPrompt
@@ -15,6 +15,7 @@ MIN_LIST_ITEMS = 2
 MAX_PROCEDURE_CHARS = 900  # of a paragraph that is quoted as the steps of a procedure
 MAX_EMBEDDED_CHARS = 600  # of a list and the line above it
 # The weights were chosen on the same questions as those of engine.generation.evidence.
+SIMILARITY_WEIGHT = 16.0  # nats per unit of the cosine between the embeddings of question and list
 TITLE_WEIGHT = 3.0  # nats for a list below a heading whose words are all in the question
 NUMBERED_WEIGHT = 3.5  # nats for a numbered list as the steps of a procedure
 

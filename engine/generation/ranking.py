@@ -25,7 +25,7 @@ from store.markdown import MAX_CAPTION_CHARS, Block, parse_row
 
 # The weights were chosen on the same questions as those of engine.generation.evidence.
 OVERLAP_WEIGHT = 0.45  # nats per nat of shared words
-SIMILARITY_WEIGHT = 16.0  # nats per unit of the cosine between the embeddings of question and quote
+SIMILARITY_WEIGHT = 20.0  # nats per unit of the cosine between the embeddings of question and quote
 TYPE_PENALTY = 4.0  # nats for a quote, span or cell of one word, or without the number, time or name asked for
 EXACT_WEIGHT = 6.0  # nats for the question's code or edition, or a row with its number, alone or within a range
 NEWEST_WEIGHT = 2.0  # nats for the newest of several editions, if the question does not say which it means
@@ -34,7 +34,7 @@ FOLLOW_UP_PENALTY = 12.0  # nats for a quote without any word that is new in a f
 RANK_PENALTY = 0.15  # nats per passage before it
 MIN_PROBABILITY = 1e-6  # of a unit; lower ones are clipped
 MIN_VERSION_SIMILARITY = 0.6  # cosine between the sentences of two documents that are compared
-MAX_EMBEDDED_UNITS = 8  # that are ranked by more than words and probability
+MAX_EMBEDDED_UNITS = 16  # that are ranked by more than words and probability
 ONE_WORD = re.compile(r"\W*[^\W\d_]+\W*")
 MAX_READ_PASSAGES = 6  # by the span scorer, again for each question
 
@@ -60,9 +60,12 @@ class QuestionPart:
 class UnitRanker:
     """The units of the passages of one prompt, and how they rank for a question."""
 
-    def __init__(self, prepared: PreparedPrompt, encoder: Encoder | None = None) -> None:
+    def __init__(
+        self, prepared: PreparedPrompt, encoder: Encoder | None = None, quote_encoder: Encoder | None = None
+    ) -> None:
         self._prepared = prepared
         self._encoder = encoder
+        self._quote_encoder = quote_encoder or encoder
 
     @cached_property
     def units(self) -> list[Unit]:
@@ -147,7 +150,7 @@ class UnitRanker:
 
         ranked = sorted((RankedUnit(unit, score(unit)) for unit in overlaps), key=attrgetter("score"), reverse=True)
         likely, rest = ranked[:MAX_EMBEDDED_UNITS], ranked[MAX_EMBEDDED_UNITS:]
-        cosines = self.cosines(question, [self._with_heading(each.unit) for each in likely])
+        cosines = _cosines(self._quote_encoder, question, [self._with_heading(each.unit) for each in likely])
         similar = [
             RankedUnit(each.unit, each.score + SIMILARITY_WEIGHT * cosine, cosine)
             for each, cosine in zip(likely, cosines, strict=True)
@@ -201,10 +204,7 @@ class UnitRanker:
 
     def cosines(self, question: str, texts: Sequence[str]) -> list[float]:
         """Return the similarity of the embeddings of texts to that of a question; 0 without an encoder."""
-        if self._encoder is None or not texts:
-            return [0.0] * len(texts)
-        vectors = self._encoder.embed_sentences([question, *texts])
-        return (vectors[1:] @ vectors[0]).tolist()
+        return _cosines(self._encoder, question, texts)
 
     def other_version(self, unit: Unit, others: Sequence[Unit]) -> Unit | None:
         """Return the most similar one of other units, if it may be a version of the same sentence."""
@@ -244,6 +244,13 @@ class UnitRanker:
 
     def text(self, unit: Unit) -> str:
         return unit.text(self._prepared.texts)
+
+
+def _cosines(encoder: Encoder | None, question: str, texts: Sequence[str]) -> list[float]:
+    if encoder is None or not texts:
+        return [0.0] * len(texts)
+    vectors = encoder.embed_sentences([question, *texts])
+    return (vectors[1:] @ vectors[0]).tolist()
 
 
 def is_caption(text: str) -> bool:

@@ -9,7 +9,7 @@ different errors; engine.generation.grounding combines them. Trained by `python 
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -18,7 +18,6 @@ from typing import Any, Self
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
@@ -27,6 +26,7 @@ from engine.errors import Cancelled, SpanScorerUnusable
 from engine.model.encoder import last_hidden_states, supported_kernel
 from engine.model.kernels.slot_attention import SlotAttention
 from engine.model.tokenizer import TextTokenizer, TokenizedText
+from engine.model.weights_file import load_weights, save_weights, trained_weights
 
 SPAN_SCORER_FILE = "span_scorer.safetensors"
 MAX_QUESTION_PIECES = 64  # of a longer question the last ones
@@ -35,8 +35,6 @@ NUM_SPECIAL = 3  # [CLS], and [SEP] after question and passage
 MAX_LIKELY_SPANS = 24  # of a quote, of which the first that may be an answer is taken
 MAX_SPAN_PIECES = 400  # a list or the steps of a procedure can be long
 MIN_PROBABILITY = 1e-12  # lower ones are clipped
-SCALE = ":scale"  # after the name of a matrix in the file, [rows, 1]
-MIN_SCALE = 1e-12
 BATCH_PAIRS = 8  # per forward pass on a CPU; bounds its memory
 GPU_BATCH_PAIRS = 512  # per forward pass on a GPU, where several small ones take longer
 
@@ -153,15 +151,11 @@ class SpanScorer(nn.Module):
     def load(cls, folder: Path, encoder: Any, tokenizer: Tokenizer) -> Self:
         """Return the scorer in a folder. Raises SpanScorerUnusable if its file is damaged or of another encoder."""
         path = folder / SPAN_SCORER_FILE
-        try:
-            tensors = load_file(path)
-        except (OSError, SafetensorError) as cause:
-            raise SpanScorerUnusable(f"The span scorer in {path} cannot be read ({cause}).") from cause
         scorer = cls(encoder, tokenizer)
-        weights = _dequantize(tensors)
-        if {name: w.shape for name, w in weights.items()} != {n: w.shape for n, w in scorer.trained_weights().items()}:
-            raise SpanScorerUnusable(f"The span scorer in {path} was trained for another encoder or version.")
-        scorer.load_state_dict(weights, strict=False)
+        try:
+            load_weights(path, scorer)
+        except (OSError, SafetensorError, ValueError) as cause:
+            raise SpanScorerUnusable(f"The span scorer in {path} cannot be used ({cause}).") from cause
         return scorer.eval().requires_grad_(False)
 
     def use_kernel(self, kernel: SlotAttention | None) -> None:
@@ -169,12 +163,8 @@ class SpanScorer(nn.Module):
         self._kernel = supported_kernel(self.encoder, kernel)
 
     def save(self, folder: Path) -> None:
-        """Write the trained weights: matrices in 8 bits with a scale per row, vectors in bf16."""
-        save_file(_quantize(self.trained_weights()), folder / SPAN_SCORER_FILE)
-
-    def trained_weights(self) -> dict[str, Tensor]:
-        """Return the weights that training changes: all but the embeddings of word pieces, positions and types."""
-        return {name: weight for name, weight in self.named_parameters() if ".embeddings." not in name}
+        """Write the trained weights."""
+        save_weights(trained_weights(self), folder / SPAN_SCORER_FILE)
 
     @property
     def device(self) -> torch.device:
@@ -248,27 +238,6 @@ class SpanScorer(nn.Module):
 
     def encode_question(self, question: str) -> tuple[int, ...]:
         return self.tokenizer.encode(question).ids[-MAX_QUESTION_PIECES:]
-
-
-def _quantize(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    tensors = {}
-    for name, weight in weights.items():
-        if weight.ndim == 2:
-            scale = weight.detach().float().abs().amax(1, keepdim=True).clamp_min(MIN_SCALE) / 127
-            tensors[name] = (weight.detach() / scale).round().to(torch.int8)
-            tensors[name + SCALE] = scale
-        else:
-            tensors[name] = weight.detach().to(torch.bfloat16)
-    return tensors
-
-
-def _dequantize(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights that `_quantize` stored; a matrix without its scale is as it is."""
-    weights = {name: tensor for name, tensor in tensors.items() if not name.endswith(SCALE)}
-    return {
-        name: weight.float() * tensors[name + SCALE] if name + SCALE in tensors else weight
-        for name, weight in weights.items()
-    }
 
 
 def normalize(logits: Tensor) -> tuple[Tensor, Tensor]:

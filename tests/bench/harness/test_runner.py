@@ -61,6 +61,7 @@ def arguments(tmp_path, questions):
         lora_adapter="off",
         auxiliary_model="tiny",
         span_scorer="off",
+        quote_encoder="auto",
         token_selector="off",
         dtype="fp32",
         attention="auto",

@@ -28,6 +28,7 @@ from engine.generation.span_scorer import (
     char_log_odds,
     normalize,
 )
+from engine.model.weights_file import trained_weights
 from engine.prompt.template import NO_ANSWER, PromptTemplate
 from tests.support import tiny
 from tests.support.boats import BOATS
@@ -304,8 +305,8 @@ def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(tmp_path):
 def test_weights_are_saved_to_within_half_a_step_of_their_row(tmp_path):
     scorer = span_scorer()
     scorer.save(tmp_path)
-    loaded = SpanScorer.load(tmp_path, tiny.bert(), tiny.wordpiece_tokenizer()).trained_weights()
-    for name, weight in scorer.trained_weights().items():
+    loaded = trained_weights(SpanScorer.load(tmp_path, tiny.bert(), tiny.wordpiece_tokenizer()))
+    for name, weight in trained_weights(scorer).items():
         if weight.ndim == 2:
             step = weight.abs().amax(1, keepdim=True) / 127
             assert ((loaded[name] - weight).abs() <= 0.501 * step).all(), name
@@ -315,7 +316,7 @@ def test_weights_are_saved_to_within_half_a_step_of_their_row(tmp_path):
 
 def test_a_saved_span_scorer_is_loaded_unchanged(tmp_path):
     scorer = span_scorer()
-    for weight in scorer.trained_weights().values():  # powers of two times integers: a file holds them exactly
+    for weight in trained_weights(scorer).values():  # powers of two times integers: a file holds them exactly
         weight.data = (weight * 16).round().clamp(-127, 127) / 16
         if weight.ndim == 2:
             weight.data[:, 0] = 127 / 16
@@ -333,9 +334,9 @@ def test_training_may_start_from_the_mean_of_span_scorers(tmp_path):
     span_training.load_mean(mean, folders)
     expected = torch.stack([each["outputs.bias"].float() for each in saved]).mean(0)
     torch.testing.assert_close(mean.outputs.bias, expected)
-    name = next(name for name, weight in mean.trained_weights().items() if weight.ndim == 2 and "encoder" in name)
+    name = next(name for name, weight in trained_weights(mean).items() if weight.ndim == 2 and "encoder" in name)
     expected = torch.stack([each[name].float() * each[f"{name}:scale"] for each in saved]).mean(0)
-    torch.testing.assert_close(mean.trained_weights()[name].detach(), expected)
+    torch.testing.assert_close(trained_weights(mean)[name].detach(), expected)
 
 
 def test_a_span_scorer_that_does_not_fit_is_refused(tmp_path):
@@ -347,7 +348,7 @@ def test_a_span_scorer_that_does_not_fit_is_refused(tmp_path):
     (tmp_path / SPAN_SCORER_FILE).write_bytes(b"torn")
     with pytest.raises(SpanScorerUnusable, match="span scorer"):
         load()
-    whole = span_scorer().trained_weights()
+    whole = trained_weights(span_scorer())
     missing = {name: weight for name, weight in whole.items() if name != "outputs.bias"}
     for tensors in ({}, missing, {**whole, "more": torch.zeros(1)}, {**whole, "outputs.bias": torch.zeros(3)}):
         save_file(tensors, tmp_path / SPAN_SCORER_FILE)

@@ -1,0 +1,178 @@
+"""Finetune the encoder that compares quotes with questions: all-MiniLM-L6-v2 learns which unit answers a question.
+
+An example is some passages and questions about them. The embedding of a question is to be closer to those of the
+sentences, list items and table rows that hold its answer than to those of all others: cross-entropy over the cosines,
+divided by a temperature, with in-batch negatives as in sentence transformers (arXiv:1908.10084, 1705.00652). The
+neighbouring passages of a document are the hardest negatives.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from engine.model.encoder import PACKAGE, QUOTE_ENCODER_FILE, Encoder, last_hidden_states
+from engine.model.weights_file import load_weights, save_weights, trained_weights
+from engine.prompt.titles import parse_title
+from engine.prompt.units import split_units
+from training.checkpoint import to_json
+from training.data.corpus import Corpus
+from training.data.examples import DataMix, TrainingExamples
+from training.loop import Progress, RunConfig, TrainingConfig, batches_from, prepare_run, train
+from training.publish import write_report
+from training.span_scorer import answer_pattern
+
+TEMPERATURE = 0.05
+MAX_UNIT_PIECES = 128
+BATCH_UNITS = 32  # per forward pass; bounds the padding
+
+
+@dataclass(frozen=True)
+class QuoteEncoderConfig(RunConfig):
+    """How a quote encoder is trained."""
+
+    mix: DataMix = field(
+        default=DataMix(
+            max_passages=4, max_tokens=1400, max_questions=8, unanswerable_fraction=0.0, synthetic_fraction=0.0
+        )
+    )
+    training: TrainingConfig = field(default=TrainingConfig(1000, 6e-5, warmup_steps=30, checkpoint_steps=100))
+
+
+@dataclass(frozen=True)
+class QuoteExample:
+    """The units of some passages, and questions with the indices of the units that hold their answers."""
+
+    units: list[str]
+    questions: list[tuple[str, list[int]]]
+
+
+def train_quote_encoder(
+    encoder: Encoder,
+    prompt: Any,
+    corpora: Sequence[Corpus],
+    out: Path,
+    config: QuoteEncoderConfig,
+    progress: Progress,
+    autocast: Callable[[], AbstractContextManager[Any]],
+) -> dict[str, Any]:
+    """Train the encoder, which is in fp32, and write it and its report into `out`; return the report.
+
+    `prompt` measures passages in tokens of a main model; `autocast` is entered for each pass. The report has the
+    fraction of held-out questions whose closest unit holds the answer, before and after. Resumes from the last
+    checkpoint in `out`. Raises BadCorpus if there are too few questions, and BadCheckpoint or CheckpointNotWritten.
+    """
+    examples, eval_examples, eval_set = prepare_run(prompt, corpora, config, out)
+    # A run may be resumed with another number of evaluation examples, which is stored as "lessons".
+    data = [{**eval_set, "lessons": None}, config.seed, to_json(config.mix)]
+    before = evaluate(encoder, eval_examples, config.eval_examples)
+    model = encoder.model
+    model.requires_grad_(True).embeddings.requires_grad_(False)
+    if model.device.type == "cpu":
+        model.set_attn_implementation("eager")  # the backward pass of SDPA takes half of a step on a CPU
+
+    def loss_of(batch: list[QuoteExample]) -> Tensor:
+        losses = [torch.zeros((), requires_grad=True)]
+        for example in batch:
+            if example.questions:
+                with autocast():
+                    embeddings = _embed(encoder, [*example.units, *(question for question, _ in example.questions)])
+                units, questions = embeddings.split([len(example.units), len(example.questions)])
+                logits = questions @ units.T / TEMPERATURE
+                losses += [
+                    row.logsumexp(0) - row[right].logsumexp(0)
+                    for row, (_, right) in zip(logits, example.questions, strict=True)
+                ]
+        return torch.stack(losses).sum() / max(1, len(losses) - 1)
+
+    batches = partial(
+        batches_from, examples=QuoteExamples(examples), config=config.training, device=torch.device("cpu")
+    )
+    seconds = train(model, loss_of, config.training, out, {"data": data}, progress, batches)
+    model.requires_grad_(False)
+    save_weights(trained_weights(model), out / QUOTE_ENCODER_FILE)
+    load_weights(out / QUOTE_ENCODER_FILE, model)  # the weights as they are stored are evaluated
+    after = evaluate(encoder, eval_examples, config.eval_examples)
+    results = {
+        "seconds": seconds,
+        "questions": len(after),
+        "right": sum(after) / max(1, len(after)),
+        "right_before": sum(before) / max(1, len(before)),
+    }
+    return write_report(out, PACKAGE, config, eval_set, results)
+
+
+class QuoteExamples:
+    """The units of each training example, and the questions whose answers occur in them."""
+
+    def __init__(self, examples: TrainingExamples) -> None:
+        self._examples = examples
+
+    def __getitem__(self, index: int) -> QuoteExample:
+        texts, pairs = self._examples.texts(index)
+        return find_quotes(texts, pairs)
+
+
+def find_quotes(texts: Sequence[str], pairs: Sequence[tuple[str, str]]) -> QuoteExample:
+    """Return the units of passages, list items and rows below their heading, and which of them hold each answer."""
+    units, places = list[str](), list[tuple[int, int, int]]()
+    for passage, text in enumerate(texts):
+        heading = ""
+        for unit in split_units(passage, text):
+            own = text[unit.start : unit.end]
+            if unit.block.kind == "heading":
+                heading = parse_title(own).text
+                continue
+            is_part = unit.block.kind in ("list", "table") and heading
+            units.append(f"{heading}\n{own}" if is_part else own)
+            places.append((passage, unit.start, unit.end))
+    questions = []
+    for question, answer in pairs:
+        found = [(i, *match.span()) for i, text in enumerate(texts) for match in answer_pattern(answer).finditer(text)]
+        right = [
+            index
+            for index, (passage, start, end) in enumerate(places)
+            if any(passage == where and start < last and end > first for where, first, last in found)
+        ]
+        if right and len(right) < len(units):
+            questions.append((question, right))
+    return QuoteExample(units, questions)
+
+
+def _embed(encoder: Encoder, texts: Sequence[str]) -> Tensor:
+    """Return the embeddings [texts, hidden size] of short texts, as `Encoder.embed_sentences`, with gradients."""
+    ids = [torch.tensor(encoder.encode_text(text, MAX_UNIT_PIECES)) for text in texts]
+    by_length = sorted(range(len(ids)), key=lambda index: len(ids[index]))
+    sums: list[Tensor] = [torch.empty(0)] * len(ids)
+    for start in range(0, len(ids), BATCH_UNITS):
+        batch = by_length[start : start + BATCH_UNITS]
+        rows = [ids[index] for index in batch]
+        states = last_hidden_states(encoder.model, rows, [torch.zeros_like(row) for row in rows], None)
+        for index, state in zip(batch, states, strict=True):
+            sums[index] = state.float().sum(0)
+    return F.normalize(torch.stack(sums), dim=-1)
+
+
+@torch.inference_mode()
+def evaluate(encoder: Encoder, examples: TrainingExamples, count: int) -> list[bool]:
+    """Return for each question of some examples whether the closest unit holds its answer."""
+    correct = list[bool]()
+    for index in range(count):
+        example = find_quotes(*examples.texts(index))
+        if example.questions:
+            embeddings = _embed(encoder, [*example.units, *(question for question, _ in example.questions)])
+            units, questions = embeddings.split([len(example.units), len(example.questions)])
+            closest = (questions @ units.T).argmax(1).tolist()
+            correct += [best in right for best, (_, right) in zip(closest, example.questions, strict=True)]
+    return correct
+
+
+def selection_metric(report: dict[str, Any]) -> float:
+    """Return the fraction of right quotes."""
+    return float(report["right"])
