@@ -62,6 +62,11 @@ def prepare_run(
     return examples, eval_examples, eval_set
 
 
+def example_settings(eval_set: dict[str, Any], config: RunConfig) -> list[Any]:
+    """Return what determines the examples of a run; it may be resumed with another number of evaluation examples."""
+    return [{**eval_set, "lessons": None}, config.seed, to_json(config.mix)]
+
+
 @dataclass(frozen=True)
 class TrainingConfig:
     """How long and how fast to train."""

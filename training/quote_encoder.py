@@ -19,12 +19,12 @@ from torch import Tensor
 
 from engine.model.encoder import PACKAGE, QUOTE_ENCODER_FILE, Encoder, last_hidden_states
 from engine.model.weights_file import load_weights, save_weights, trained_weights
+from engine.prompt.template import PromptTemplate
 from engine.prompt.titles import parse_title
 from engine.prompt.units import split_units
-from training.checkpoint import to_json
 from training.data.corpus import Corpus
 from training.data.examples import DataMix, TrainingExamples
-from training.loop import Progress, RunConfig, TrainingConfig, batches_from, prepare_run, train
+from training.loop import Progress, RunConfig, TrainingConfig, batches_from, example_settings, prepare_run, train
 from training.publish import write_report
 from training.span_scorer import answer_pattern
 
@@ -55,7 +55,7 @@ class QuoteExample:
 
 def train_quote_encoder(
     encoder: Encoder,
-    prompt: Any,
+    prompt: PromptTemplate,
     corpora: Sequence[Corpus],
     out: Path,
     config: QuoteEncoderConfig,
@@ -69,8 +69,7 @@ def train_quote_encoder(
     checkpoint in `out`. Raises BadCorpus if there are too few questions, and BadCheckpoint or CheckpointNotWritten.
     """
     examples, eval_examples, eval_set = prepare_run(prompt, corpora, config, out)
-    # A run may be resumed with another number of evaluation examples, which is stored as "lessons".
-    data = [{**eval_set, "lessons": None}, config.seed, to_json(config.mix)]
+    data = example_settings(eval_set, config)
     before = evaluate(encoder, eval_examples, config.eval_examples)
     model = encoder.model
     model.requires_grad_(True).embeddings.requires_grad_(False)

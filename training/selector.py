@@ -23,7 +23,7 @@ from engine.scoring.trained_selector import SelectorHead, TokenSelector, questio
 from training.checkpoint import to_json
 from training.data.corpus import Corpus
 from training.data.examples import DataMix, TrainingExamples, check_context_length
-from training.loop import Progress, RunConfig, TrainingConfig, prepare_run, train
+from training.loop import Progress, RunConfig, TrainingConfig, example_settings, prepare_run, train
 from training.publish import write_report
 from training.targets import Target, TargetDataset, benefit_share, build_targets
 
@@ -71,8 +71,7 @@ def train_selector(
     prompt = PromptTemplate(decoder.tokenizer)
     examples, eval_examples, eval_set = prepare_run(prompt, corpora, config, out)
     eval_set = {"model": model_fingerprint(decoder), **eval_set}
-    # A run may be resumed with another number of evaluation examples, which is stored as "lessons".
-    data = [{**eval_set, "lessons": None}, config.seed, to_json(config.mix)]
+    data = example_settings(eval_set, config)
     dataset = build_targets(decoder, examples, config.examples, out / "read", data, progress)
     encoded = []
     for index, targets in dataset.items():

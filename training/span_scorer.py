@@ -25,10 +25,9 @@ from engine.model.encoder import PACKAGE
 from engine.model.weights_file import trained_weights
 from engine.prompt.template import NO_ANSWER, PromptTemplate
 from engine.text import split_sentences
-from training.checkpoint import to_json
 from training.data.corpus import Corpus
 from training.data.examples import DataMix, TrainingExamples
-from training.loop import Progress, RunConfig, TrainingConfig, batches_from, prepare_run, train
+from training.loop import Progress, RunConfig, TrainingConfig, batches_from, example_settings, prepare_run, train
 from training.publish import write_report
 
 CROPPED_PIECES = (96, 128, 192)  # of a window during training, which spares time
@@ -65,8 +64,7 @@ def train_span_scorer(
     or CheckpointNotWritten.
     """
     examples, eval_examples, eval_set = prepare_run(prompt, corpora, config, out)
-    # A run may be resumed with another number of evaluation examples, which is stored as "lessons".
-    data = [{**eval_set, "lessons": None}, config.seed, to_json(config.mix)]
+    data = example_settings(eval_set, config)
     scorer.requires_grad_(True).encoder.embeddings.requires_grad_(False)
     if scorer.device.type == "cpu":
         scorer.encoder.set_attn_implementation("eager")  # the backward pass of SDPA takes half of a step on a CPU

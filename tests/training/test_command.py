@@ -79,22 +79,20 @@ def test_a_selector_is_trained_reported_and_published(run, data, tmp_path, capsy
     assert sorted(path.name for path in target.iterdir()) == sorted((SELECTOR_FILE, REPORT_FILE))
 
 
-def test_a_span_scorer_is_trained_reported_and_published(run, data, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("kind", "file", "said"),
+    [
+        ("span-scorer", SPAN_SCORER_FILE, "Right outcome"),
+        ("quote-encoder", QUOTE_ENCODER_FILE, "Closest unit is right"),
+    ],
+)
+def test_an_encoder_is_trained_reported_and_published(run, data, tmp_path, capsys, kind, file, said):
     out, target = tmp_path / "out", tmp_path / "assets"
-    words = ["span-scorer", data / "boats.jsonl", "--out", out, "--publish-to", target]
+    words = [kind, data / "boats.jsonl", "--out", out, "--publish-to", target]
     assert run(*words, "--steps", 3, "--eval-examples", 3) == 0
     output = capsys.readouterr().out
-    assert "Training 3/3" in output and "Right outcome" in output and f"Published to {target}" in output
-    assert sorted(path.name for path in target.iterdir()) == sorted((SPAN_SCORER_FILE, REPORT_FILE))
-
-
-def test_a_quote_encoder_is_trained_reported_and_published(run, data, tmp_path, capsys):
-    out, target = tmp_path / "out", tmp_path / "assets"
-    words = ["quote-encoder", data / "boats.jsonl", "--out", out, "--publish-to", target]
-    assert run(*words, "--steps", 1, "--eval-examples", 3) == 0
-    output = capsys.readouterr().out
-    assert "Training 1/1" in output and "Closest unit is right" in output and f"Published to {target}" in output
-    assert sorted(path.name for path in target.iterdir()) == sorted((QUOTE_ENCODER_FILE, REPORT_FILE))
+    assert "Training 3/3" in output and said in output and f"Published to {target}" in output
+    assert sorted(path.name for path in target.iterdir()) == sorted((file, REPORT_FILE))
 
 
 @pytest.mark.parametrize(
