@@ -1,7 +1,6 @@
 """Judge which cell of a table row answers a question."""
 
 import math
-import re
 from operator import itemgetter
 
 from engine.generation.quotes import CELL
@@ -11,17 +10,14 @@ from engine.prompt.answer_type import MONEY
 from engine.prompt.followups import relative_year
 from engine.prompt.overlap import content_stems
 from engine.prompt.pack import PreparedPrompt
-from engine.prompt.table_questions import codes, is_in_range, named_header, requested_header
+from engine.prompt.tables.amounts import codes, names_money
+from engine.prompt.tables.columns import named_header, requested_header
+from engine.prompt.tables.limits import is_in_range
 from engine.prompt.units import Unit
 
 # The weights were chosen on the same questions as those of engine.generation.evidence.
 HEADER_WEIGHT = 2.0  # nats per word that the header of a cell shares with the question, and its value does not
 MONEY_WEIGHT = 4.0  # nats for a cell with a currency, or below a header such as 'Amount', for questions about money
-AMOUNT = re.compile(
-    r"[\u20ac\u00a3$]|\b(?:EUR|GBP|USD|CHF|euros?|pounds?|dollars?|amounts?|prices?|costs?|fees?|total|sum)\b"
-    r"|betrag|preis|kosten|summe|geb\u00fchr",
-    re.I,
-)
 SIMILARITY_WEIGHT = 5.0  # nats per unit of the cosine between the embeddings of question and cell
 
 
@@ -53,7 +49,7 @@ def likely_cells(
         names_row = bool(codes(cell) & codes(question)) or is_in_range(question, [(header, cell)])
         score = log_probability(span.probability)
         score += HEADER_WEIGHT * (in_header - in_value) + SIMILARITY_WEIGHT * cosine
-        score += MONEY_WEIGHT * (is_about_money and bool(AMOUNT.search(cell)))
+        score += MONEY_WEIGHT * (is_about_money and names_money(cell))
         judged.append((score + EXACT_WEIGHT * (header == named) - TYPE_PENALTY * names_row, span))
     total = math.log(sum(math.exp(score) for score, _ in judged)) if judged else 0.0
     return [(score - total, span) for score, span in sorted(judged, key=itemgetter(0), reverse=True)]

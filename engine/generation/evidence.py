@@ -44,9 +44,10 @@ from engine.prompt.named_documents import several_documents
 from engine.prompt.overlap import CHOICE_WORDS, content_words, unsupported_words
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import QuestionKind, question_kind, split_parts
-from engine.prompt.superlatives import SUPERLATIVE
-from engine.prompt.table_questions import codes, names_columns
-from engine.prompt.table_totals import NO_ROWS
+from engine.prompt.tables.amounts import codes
+from engine.prompt.tables.columns import names_columns
+from engine.prompt.tables.superlatives import SUPERLATIVE
+from engine.prompt.tables.totals import NO_ROWS
 from engine.prompt.units import Unit
 from engine.request import Quote
 from engine.text import split_words

@@ -18,7 +18,9 @@ from engine.prompt.editions import is_former, other_editions
 from engine.prompt.followups import YEAR, relative_year
 from engine.prompt.overlap import content_stems, sentence_scores
 from engine.prompt.pack import PreparedPrompt
-from engine.prompt.table_questions import codes, is_in_range, named_header, numbers
+from engine.prompt.tables.amounts import codes, numbers
+from engine.prompt.tables.columns import named_header
+from engine.prompt.tables.limits import is_in_range
 from engine.prompt.titles import CAPTION_LEVEL, parse_title
 from engine.prompt.units import Unit, split_units
 from store.markdown import MAX_CAPTION_CHARS, Block, parse_row

@@ -6,16 +6,11 @@ from engine.generation.quotes import CELL
 from engine.generation.ranking import UnitRanker
 from engine.prompt.overlap import content_stems
 from engine.prompt.pack import PreparedPrompt
-from engine.prompt.row_conditions import conditions, filtered_rows
-from engine.prompt.superlatives import ASKS_WHICH, SUPERLATIVE, Extreme, extreme_cell
-from engine.prompt.table_questions import (
-    Cells,
-    listed_rows,
-    numbers,
-    requested_header,
-    said_column,
-    said_rows,
-)
+from engine.prompt.tables.amounts import numbers
+from engine.prompt.tables.columns import Cells, requested_header
+from engine.prompt.tables.conditions import conditions, filtered_rows
+from engine.prompt.tables.superlatives import ASKS_WHICH, SUPERLATIVE, Extreme, extreme_cell
+from engine.prompt.tables.yes_no import listed_rows, said_column, said_rows
 from engine.prompt.units import Unit
 from store.markdown import parse_row
 

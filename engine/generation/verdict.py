@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from engine.prompt.followups import YEAR
 from engine.prompt.overlap import content_stems, stem
 from engine.prompt.question_kind import FILLER, GERMAN_AUXILIARY, VERB_FIRST
-from engine.prompt.table_questions import NEGATION, YES, YES_OR_NO, Cells, limits, numbers
+from engine.prompt.tables.amounts import numbers
+from engine.prompt.tables.columns import Cells
+from engine.prompt.tables.limits import limits
+from engine.prompt.tables.yes_no import NEGATION, YES_OR_NO, says_yes
 from engine.text import split_sentences, split_words
 from store.markdown import parse_row
 
@@ -54,7 +57,7 @@ def _row_says_no(question: str, row: Cells) -> bool | None:
     value = dict(row[1:]).get(best[0], "") if len(best) == 1 and named else ""
     if not value or not YES_OR_NO.fullmatch(value):
         return None
-    return bool(YES.fullmatch(value)) == bool(NEGATION.search(question))
+    return says_yes(value) == bool(NEGATION.search(question))
 
 
 def _text_says_no(question: str, answer: str) -> bool | None:

@@ -7,7 +7,7 @@ from itertools import islice
 from engine.errors import DocumentTooLong, QuestionTooLong
 from engine.model.tokenizer import TokenizedText
 from engine.prompt.followups import ContextualQuestion, with_history
-from engine.prompt.table_totals import NO_ROWS, TableRows
+from engine.prompt.tables.totals import NO_ROWS, TableRows
 from engine.prompt.template import MAX_QUERY_ROWS, PromptTemplate
 from engine.request import ContextBudget, Quote, Request
 from engine.strategies import STRATEGIES

@@ -15,8 +15,8 @@ from engine.prompt.named_documents import several_documents, split_topic
 from engine.prompt.pack import PreparedPrompt, pack
 from engine.prompt.question_kind import QuestionKind, question_kind
 from engine.prompt.section_versions import compare_sections
-from engine.prompt.table_rows import with_deciding_rows
-from engine.prompt.table_totals import NO_ROWS
+from engine.prompt.tables.rows import with_deciding_rows
+from engine.prompt.tables.totals import NO_ROWS
 from engine.prompt.template import PromptTemplate
 from engine.prompt.versions import compare_documents
 from engine.request import Request

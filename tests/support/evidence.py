@@ -9,7 +9,7 @@ from engine.generation.ranking import UnitRanker
 from engine.generation.span_scorer import SpanScores, Window
 from engine.model.tokenizer import TokenizedText
 from engine.prompt.pack import PreparedPrompt
-from engine.prompt.table_totals import NO_ROWS
+from engine.prompt.tables.totals import NO_ROWS
 from store.types import Chunk, Hit
 
 MANUAL = """manual > Pump > Care

@@ -4,7 +4,7 @@ import pytest
 
 from engine.generation.stream import fill_quoted_answer
 from engine.generation.verdict import verdict
-from engine.prompt.table_totals import TableRows
+from engine.prompt.tables.totals import TableRows
 from engine.request import Answer, Request
 from engine.trace import Trace
 from store.markdown import parse_row

@@ -1,10 +1,14 @@
-"""Numbers and amounts of money in table cells and questions."""
+"""Numbers, codes and amounts of money in questions and table cells."""
 
 import re
 from collections.abc import Iterable
 
-from engine.prompt.table_questions import THOUSANDS, read_number
+from engine.prompt.followups import YEAR
 
+DIGITS = r"\d+(?:[.,]\d+)*"
+CODE = re.compile(r"(?<!\w)(?=[\w/-]*\d)(?=[\w/-]*[A-Za-z/-])[\w]+(?:[/-][\w]+)*")  # 'TU-3102', '450-0208', 'F04'
+THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:[.,]\d{3})+")
+NUMBER = re.compile(rf"(?<![\w.,-])(?P<sign>[-\u2212]?)[\u20ac\u00a3$]? ?(?P<digits>{DIGITS})")
 CELL_NUMBER = re.compile(
     r"(?P<sign>[-\u2212\u2013]?) ?[\u20ac\u00a3$]? ?(?P<digits>(?:\d{1,3}(?:[.,]\d{3})+|\d+)(?:[.,]\d+)?)"
     r" ?(?P<unit>[^\W\d_]{1,8}|[%\u20ac\u00a3$])?"
@@ -15,12 +19,39 @@ CURRENCIES = {  # how a header or a question names the currency of an amount
     "$": r"\$|\b(?:usd|dollars?)\b",
     "CHF": r"\bchf\b|\bfranken\b|\bswiss francs?\b",
 }
+MONEY_NAME = re.compile(
+    r"\b(?:amounts?|totals?|sums?|costs?|prices?|net|gross|fees?)\b|betrag|summe|gesamt|kosten|preis|geb\u00fchr|\bwert",
+    re.I,
+)
+
+
+def codes(text: str) -> set[str]:
+    """Return the codes of a text, such as part numbers, in lower case: letters or hyphens with digits."""
+    return {code.lower() for code in CODE.findall(text) if not YEAR.fullmatch(code)}
+
+
+def read_number(digits: str) -> float:
+    """Return the value of a number with English or German separators."""
+    if THOUSANDS.fullmatch(digits):
+        return float(re.sub("[.,]", "", digits))
+    *whole, fraction = re.split("[.,]", digits)
+    return float(f"{''.join(whole)}.{fraction}" if whole else fraction)
+
+
+def signed_number(match: re.Match[str]) -> float:
+    """Return the number that NUMBER or CELL_NUMBER matched."""
+    return (-1 if match["sign"] else 1) * read_number(match["digits"])
+
+
+def numbers(question: str) -> list[float]:
+    """Return the numbers of a question, without signs, that are not years or parts of codes."""
+    return [read_number(match["digits"]) for match in NUMBER.finditer(YEAR.sub("", question))]
 
 
 def cell_number(value: str) -> float | None:
     """Return the number that a cell consists of, apart from a unit or currency; None for another cell."""
     cell = CELL_NUMBER.fullmatch(value.strip())
-    return (-1 if cell["sign"] else 1) * read_number(cell["digits"]) if cell else None
+    return signed_number(cell) if cell else None
 
 
 def separators(numbers: Iterable[str]) -> tuple[str, str] | None:
@@ -52,3 +83,8 @@ def are_comparable(values: Iterable[str]) -> bool:
 def currency(text: str) -> str:
     """Return the sign of the currency that a text names; '' if none."""
     return next((sign for sign, names in CURRENCIES.items() if re.search(names, text, re.I)), "")
+
+
+def names_money(text: str) -> bool:
+    """Return whether a header or cell names an amount of money or its currency."""
+    return bool(MONEY_NAME.search(text.replace("_", " ")) or currency(text))

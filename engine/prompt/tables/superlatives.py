@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from engine.prompt.amounts import separators
 from engine.prompt.overlap import content_stems
 from engine.prompt.question_kind import AUXILIARY
-from engine.prompt.row_conditions import conditions, rows_that_meet
-from engine.prompt.table_questions import TOTAL, Cells, read_number, requested_header
+from engine.prompt.tables.amounts import DIGITS, NUMBER, separators, signed_number
+from engine.prompt.tables.columns import MIN_SHARE, TOTAL, Cells, data_rows, requested_header
+from engine.prompt.tables.conditions import conditions, rows_that_meet
 
 LEAST = (
     r"least|fewest|lowest|smallest|shortest|cheapest|lightest|earliest|slowest|quietest|youngest|narrowest|coldest"
@@ -45,13 +45,11 @@ DIMENSIONS = (  # adjectives, and what a header or label calls that which they c
     (r"hot|warm|cold|w\u00e4rm|k\u00e4lt", r"temperatur"),
 )
 SPEED = re.compile(r"fast|slow|schnell|langsam", re.I)
-NUMBER = re.compile(r"(?<![\w.,-])(?P<sign>[-\u2212]?)[\u20ac\u00a3$]? ?(?P<digits>\d+(?:[.,]\d+)*)")
-UNIT = re.compile(r"(?:([\u20ac\u00a3$])\s?)?(?<![\w.,-])\d+(?:[.,]\d+)*\s?([^\W\d_]+|[%\u20ac\u00a3$\u00b0]\w?)?")
+UNIT = re.compile(rf"(?:([\u20ac\u00a3$])\s?)?(?<![\w.,-]){DIGITS}\s?([^\W\d_]+|[%\u20ac\u00a3$\u00b0]\w?)?")
 TIME_UNITS = {"ms", "s", "sec", "min", "h", "hr", "hrs", "second", "minut", "hour", "day", "week", "month"}
 TIME_UNITS |= {"sekund", "stund", "tag", "woch", "monat", "std"}
 MIN_ROWS = 3  # of a column that is compared
 MIN_CELLS = 2  # of a row
-MIN_NUMERIC_SHARE = 0.6
 
 
 class Extreme(NamedTuple):
@@ -134,13 +132,13 @@ def _best(values: Values, is_least: bool, is_speed: bool) -> int | None:
 
 def _columns(rows: Sequence[Cells]) -> list[Values]:
     """Return the columns of numbers, without totals."""
-    counted = [(index, row) for index, row in enumerate(rows) if row and not TOTAL.match(row[0][1])]
+    counted = list(data_rows(rows))
     found: dict[str, list[tuple[str, int]]] = {}
     for index, row in counted:
         for header, value in row[1:]:
             if header and NUMBER.search(value):
                 found.setdefault(header, []).append((value, index))
-    least = max(MIN_ROWS, MIN_NUMERIC_SHARE * len(counted))
+    least = max(MIN_ROWS, MIN_SHARE * len(counted))
     return [_values(header, cells) for header, cells in found.items() if len(cells) >= least]
 
 
@@ -159,7 +157,7 @@ def _values(title: str, cells: Iterable[tuple[str, int]]) -> Values:
     for value, row in cells:
         if number := NUMBER.search(value):
             digits.append(number["digits"])
-            numbers.append(((-1 if number["sign"] else 1) * read_number(digits[-1]), row))
+            numbers.append((signed_number(number), row))
         match = UNIT.search(value)
         units |= {_unit(part) for part in (match.groups() if match else ()) if part}
     return Values(title, numbers, frozenset(units), separators(digits) is not None)

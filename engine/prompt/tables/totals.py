@@ -9,24 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 
-from engine.prompt.amounts import CELL_NUMBER, are_comparable, cell_number, currency, separators
 from engine.prompt.followups import CLITIC
 from engine.prompt.overlap import content_stems, stem
 from engine.prompt.question_kind import split_parts
-from engine.prompt.row_conditions import (
-    UNIT_HEADER,
-    Condition,
-    amount_column,
-    column_currency,
-    conditions,
-    number_columns,
-    rows_that_meet,
-)
-from engine.prompt.superlatives import SUPERLATIVE
-from engine.prompt.table_questions import COUNTED, TOTAL, Cells
+from engine.prompt.tables.amounts import CELL_NUMBER, are_comparable, cell_number, currency, separators
+from engine.prompt.tables.columns import TOTAL, Cells, amount_column, column_currency, data_rows, number_columns
+from engine.prompt.tables.conditions import UNIT_HEADER, Condition, conditions, rows_that_meet
+from engine.prompt.tables.superlatives import SUPERLATIVE
 from engine.text import split_words
 from store.german import is_german
 
+COUNTED = re.compile(r"^(?:how many|wie viele)\s+([\w-]+(?:\s+[\w-]+)?)", re.I)
 ALL = re.compile(
     r"\b(?:there|in (?:total|all)|altogether|overall|(?:listed )?in (?:the|this) (?:list|table|file)|insgesamt|stehen"
     r"|in der (?:liste|tabelle|datei))\b",
@@ -79,7 +72,7 @@ def asks_for_result(question: str) -> bool:
 
 def result_of_rows(question: str, rows: Sequence[Cells], document_name: str) -> tuple[list[int], str]:
     """Return the rows that a question counts, adds up or averages, and the result as text; none if that is unclear."""
-    labels = {row[0][0] for row in rows if row and not TOTAL.match(row[0][1])}
+    labels = {row[0][0] for _, row in data_rows(rows)}
     if len(labels) != 1 or len(split_parts(question)) > 1:  # a row without a name may be a total
         return [], ""
     return (_counted if COUNTED.search(question) else _added_up)(question, rows, document_name)

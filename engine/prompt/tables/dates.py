@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from engine.prompt.amounts import currency
+from engine.prompt.tables.amounts import currency
 
 MONTHS = (
     *(r"jan(?:uary|uar)?", r"feb(?:ruary|ruar)?", r"mar(?:ch)?|m\u00e4rz|maerz", r"apr(?:il)?", r"may|mai"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.prompt.table_totals import result_of_rows
+from engine.prompt.tables.totals import result_of_rows
 
 ROWS = [
     [

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence, Set
 from itertools import islice
 
 from engine.prompt.question_kind import QuestionKind, question_kind
-from engine.prompt.row_conditions import conditions, filtered_rows
-from engine.prompt.superlatives import ASKS_WHICH, SUPERLATIVE, extreme_cell
-from engine.prompt.table_questions import COUNTED, Cells, said_rows
-from engine.prompt.table_totals import NO_ROWS, TableRows, asks_for_result, result_of_rows
+from engine.prompt.tables.columns import Cells
+from engine.prompt.tables.conditions import conditions, filtered_rows
+from engine.prompt.tables.superlatives import ASKS_WHICH, SUPERLATIVE, extreme_cell
+from engine.prompt.tables.totals import COUNTED, NO_ROWS, TableRows, asks_for_result, result_of_rows
+from engine.prompt.tables.yes_no import said_rows
 from store.markdown import parse_row
 from store.types import Chunk, Finder, Hit
 

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from engine.prompt.dates import full_date
-from engine.prompt.row_conditions import conditions, filtered_rows, rows_that_meet
+from engine.prompt.tables.conditions import conditions, filtered_rows, rows_that_meet
+from engine.prompt.tables.dates import full_date
 
 INVOICES = [
     [("Invoice", name), ("Issued", issued), ("Customer", customer), ("Pieces", pieces), ("Amount", amount)]

@@ -10,30 +10,35 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from engine.prompt.amounts import CELL_NUMBER, are_comparable, cell_number, currency
-from engine.prompt.dates import DATE, are_day_first, date_tests, full_date
 from engine.prompt.followups import STOP_WORD, YEAR
 from engine.prompt.overlap import content_stems, stem
-from engine.prompt.table_questions import (
-    FREE,
-    FREE_OF_CHARGE,
-    MAXIMUM,
-    MINIMUM,
-    RANGE,
-    TOTAL,
-    YES,
+from engine.prompt.tables.amounts import CELL_NUMBER, are_comparable, cell_number, currency
+from engine.prompt.tables.columns import (
     Cells,
-    denies,
-    read_number,
-    said_column,
+    amount_column,
+    column_currency,
+    columns_of,
+    data_rows,
+    is_money,
+    number_columns,
 )
+from engine.prompt.tables.dates import DATE, are_day_first, date_tests, full_date
+from engine.prompt.tables.limits import Limit, find_limits, without_limits
+from engine.prompt.tables.yes_no import denies, said_column, says_yes
 from engine.text import WORD, split_words
 
 EXCLUDED = re.compile(r"(?:\b(?:not|never|nicht)|n['\u2019]t) (?:(?:the|those|yet|been|die|noch) )*(\w+)", re.I)
 NOT = "not "  # before the values that a condition excludes
 NEGATED = re.compile(r"(?:\b(?:not?|never|nicht|kein\w*)|n['\u2019]t) $", re.I)  # what follows
 OR = re.compile(r"\b(?:or|oder)\b", re.I)
-EXCLUSIVE = re.compile(r"(?:over|above|more|older|under|below|less|fewer|\u00fcber|mehr|unter|weniger)\b", re.I)
+FREE_OF_CHARGE = re.compile(
+    r"\b(?:free|(?:no|without|at no) (?:charge|cost|fee)|costs? nothing|kostenlos\w*|gratis|umsonst|kostenfrei\w*)\b"
+    r"|n['\u2019]t cost\b|\bnot cost\b|\bkoste\w* nichts\b",
+    re.I,
+)
+FREE = re.compile(
+    r"free(?: of charge)?|no charge|kostenlos|kostenfrei|gratis|[\u20ac\u00a3$] ?0(?:[.,]00)?|0(?:[.,]00)? \u20ac", re.I
+)
 NOT_UNDERSTOOD = re.compile(  # times, comparisons of columns, and exceptions
     r"\b(?:(?:last|this|next|past|current|previous) (?:\w+ )?(?:day|week|month|year|quarter|season)s?|recent\w*|today"
     r"|yesterday|tomorrow|weekends?|except|without|\w+ than"
@@ -50,14 +55,9 @@ NEGATIVE_VALUE = re.compile(r"\b(?:not|no|never|none|nicht|nie|kein\w*|without|o
 ENDING = re.compile(r"(?:e?s|e[nmr]?|n|ed?|d|y|ies)?")  # of the forms of a word
 MAX_LIMITS = 8  # or dates in a question; each is looked for in all rows
 MAX_VALUE_WORDS = 4  # after 'not'
-AMOUNT_HEADER = re.compile(
-    r"\b(?:amount|total|sum|cost|price|net|gross|fee|betrag|summe|gesamt|kosten|preis|wert)", re.I
-)
 UNIT_HEADER = re.compile(r"units?|unit of measure|currency|einheit|w\u00e4hrung", re.I)
-WHOLE_AMOUNT_HEADER = re.compile(r"\b(?:amount|total|sum|betrag|summe|gesamt)", re.I)  # not of one piece
 PLAIN_DATE = re.compile(r"date|datum|day|tag", re.I)
 NUM_SHARED_LETTERS = 4
-MIN_SHARE = 0.6  # of the cells of a column of numbers, or of dates
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +75,13 @@ class Condition:
 
 def conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
     """Return a question's conditions on the rows of a table; None if one is not understood or fits no column."""
-    rows = [row for row in rows if row and not TOTAL.match(row[0][1])]
+    rows = [row for _, row in data_rows(rows)]
     dates = _date_conditions(question, rows)
-    if dates is None or NOT_UNDERSTOOD.search(_without_limits(question)):
+    if dates is None or NOT_UNDERSTOOD.search(without_limits(question)):
         return None
     rest = _without(question, (each.text for each in dates))
     limits = _limit_conditions(rest, rows)
-    rest = _without_limits(rest)
+    rest = without_limits(rest)
     values = named_values(rest, rows)
     if limits is None or values is None:
         return None
@@ -95,7 +95,7 @@ def conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
         is_no = denies(others, header)
         if (found and is_no) or understood & content_stems(header):  # what is denied, or which column is meant?
             return None
-        found.append(Condition(header, "no" if is_no else "yes", _says_no if is_no else _says_yes, header))
+        found.append(Condition(header, "no" if is_no else "yes", _says_no if is_no else says_yes, header))
         understood |= content_stems(header)
     if not set(map(stem, EXCLUDED.findall(rest.lower()))) <= understood | _left_out(values, rows):
         return None
@@ -106,9 +106,7 @@ def conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
 def rows_that_meet(found: Sequence[Condition], rows: Sequence[Cells]) -> list[int]:
     """Return the rows that meet all conditions, without totals."""
     return [
-        index
-        for index, row in enumerate(rows)
-        if row and not TOTAL.match(row[0][1]) and all(each.is_met(dict(row).get(each.header, "")) for each in found)
+        index for index, row in data_rows(rows) if all(each.is_met(dict(row).get(each.header, "")) for each in found)
     ]
 
 
@@ -196,68 +194,16 @@ def _has_forms(text: str, value: str) -> bool:
     return all(any(is_form(one, other) for other in words) for one in split_words(value))
 
 
-def number_columns(rows: Sequence[Cells]) -> list[str]:
-    """Return the headers of the columns of numbers, without the first column, which names the rows, and years."""
-
-    def is_amount(value: str) -> bool:
-        return cell_number(value) is not None and not YEAR.fullmatch(value.strip())
-
-    return _columns(rows, is_amount, skip=1)
-
-
-def column_currency(header: str, rows: Sequence[Cells]) -> str:
-    """Return the sign of the currency of a column, which its header or a cell names."""
-    texts = chain([header.replace("_", " ")], (dict(row).get(header, "") for row in rows))
-    return next(filter(None, map(currency, texts)), "")
-
-
-def amount_column(rows: Sequence[Cells]) -> str | None:
-    """Return the column of amounts of money; of several, that of whole amounts; None if that is unclear."""
-    titles = {header: header.replace("_", " ") for header in number_columns(rows)}
-    amounts = [header for header in titles if _is_money(header, rows)]
-    whole = [header for header in amounts if WHOLE_AMOUNT_HEADER.search(titles[header])]
-    return next((found[0] for found in (amounts, whole) if len(found) == 1), None)
-
-
-def _is_money(header: str, rows: Sequence[Cells]) -> bool:
-    return bool(AMOUNT_HEADER.search(header.replace("_", " ")) or column_currency(header, rows))
-
-
-def _columns(rows: Sequence[Cells], is_of_kind: Callable[[str], bool], skip: int, is_full: bool = True) -> list[str]:
-    cells = defaultdict[str, list[str]](list)
-    for row in rows:
-        for header, value in row[skip:]:
-            if header and value.strip():
-                cells[header].append(value)
-    return [
-        header
-        for header, values in cells.items()
-        if sum(map(is_of_kind, values)) >= max(1, MIN_SHARE * len(values))
-        and (not is_full or 2 * len(values) >= len(rows))
-    ]
-
-
 def _is_in(values: frozenset[str]) -> Callable[[str], bool]:
     return lambda value: value in values
 
 
+def _says_no(value: str) -> bool:
+    return not says_yes(value)
+
+
 def _is_not_in(values: frozenset[str]) -> Callable[[str], bool]:
     return lambda value: value not in values
-
-
-def _says_yes(value: str) -> bool:
-    return bool(YES.fullmatch(value))
-
-
-def _says_no(value: str) -> bool:
-    return not YES.fullmatch(value)
-
-
-def _without_limits(question: str) -> str:
-    """Return a question without its limits: 'more than 5' compares no columns."""
-    for pattern in (RANGE, MAXIMUM, MINIMUM):
-        question = pattern.sub(" ", question)
-    return question
 
 
 def _without(question: str, texts: Iterable[str]) -> str:
@@ -282,25 +228,11 @@ def _left_out(found: Sequence[Condition], rows: Sequence[Cells]) -> set[str]:
 def _limit_conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
     """Return the conditions of the limits of numbers; None if the column of one is unclear."""
     found = list[Condition]()
-    for pattern in (RANGE, MAXIMUM, MINIMUM):
-        for match in pattern.finditer(question):
-            if len(found) == MAX_LIMITS:
-                return None
-            low, high = float("-inf"), float("inf")
-            numbers = [read_number(number) for number in match.groups() if number]
-            if pattern is RANGE:
-                low, high = numbers
-            elif pattern is MAXIMUM:
-                high = numbers[0]
-            else:
-                low = numbers[0]
-            header = _limited_column(question, match[0], rows)
-            if header is None or NEGATED.search(question[: match.start()]):
-                return None
-            is_exclusive = bool(EXCLUSIVE.match(match[0])) and pattern is not RANGE
-            text = match[0].strip()
-            found.append(Condition(header, text, _is_between(low, high, is_exclusive), text))
-        question = pattern.sub(" ", question)
+    for limit in find_limits(question):
+        header = _limited_column(question, limit.text, rows)
+        if header is None or NEGATED.search(limit.before) or len(found) == MAX_LIMITS:
+            return None
+        found.append(Condition(header, limit.text, _is_within(limit), limit.text))
     return found
 
 
@@ -310,7 +242,7 @@ def _limited_column(question: str, limit: str, rows: Sequence[Cells]) -> str | N
     None if that is unclear, or if its numbers are not all in the unit of the limit.
     """
     sign, stems = currency(limit), content_stems(question)
-    columns = [header for header in number_columns(rows) if not sign or _is_money(header, rows)]
+    columns = [header for header in number_columns(rows) if not sign or is_money(header, rows)]
     named = [header for header in columns if content_stems(header) & stems] or columns
     header = named[0] if len(named) == 1 else amount_column(rows) if sign else None
     if header is None or not _has_unit(header, limit, rows):
@@ -332,10 +264,10 @@ def _has_unit(header: str, limit: str, rows: Sequence[Cells]) -> bool:
     return stem(unit) in units | content_stems(header) or (unit == "%" and "%" in header)
 
 
-def _is_between(low: float, high: float, is_exclusive: bool) -> Callable[[str], bool]:
+def _is_within(limit: Limit) -> Callable[[str], bool]:
     def is_met(value: str) -> bool:
         number = cell_number(value)
-        return number is not None and low <= number <= high and not (is_exclusive and number in (low, high))
+        return number is not None and limit.allows(number)
 
     return is_met
 
@@ -349,7 +281,7 @@ def _date_conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | 
     if not tests or len(tests) > MAX_LIMITS:
         return [] if tests == [] else None
     texts = [text for cells in rows for cell in cells for text in cell]
-    columns = _columns(rows, lambda value: full_date(value) is not None, skip=0, is_full=False)
+    columns = columns_of(rows, lambda value: full_date(value) is not None, skip=0, is_full=False)
     if not columns:  # a year or a name
         return [] if all(any(_has_words(text, each.text) for text in texts) for each in tests) else None
     stems = {word[:NUM_SHARED_LETTERS] for word in content_stems(question)}  # 'closed' in 'Closing date'

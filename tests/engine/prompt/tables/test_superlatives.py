@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from engine.prompt.superlatives import extreme_cell
-from tests.engine.prompt.test_table_questions import SITES
+from engine.prompt.tables.superlatives import extreme_cell
+from tests.engine.prompt.tables.test_yes_no import SITES
 
 
 def table(*lines):

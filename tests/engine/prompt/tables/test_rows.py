@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.prompt.table_rows import MAX_ROW_CHUNKS, with_deciding_rows
-from engine.prompt.table_totals import NO_ROWS
+from engine.prompt.tables.rows import MAX_ROW_CHUNKS, with_deciding_rows
+from engine.prompt.tables.totals import NO_ROWS
 from store.types import Chunk, Hit
 
 STATUS = ("sent", "sent", "sent", "open", "sent", "sent", "open", "sent")

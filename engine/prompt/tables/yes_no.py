@@ -1,0 +1,69 @@
+"""Columns that say yes or no of each row, and the rows that a question about such a column means."""
+
+import re
+from collections.abc import Sequence
+
+from engine.prompt.overlap import content_stems
+from engine.prompt.tables.columns import Cells, data_rows
+
+NEGATION = re.compile(
+    r"\b(?:not|no(?:ne|body|thing)?|never|cannot|excluded|prohibited|forbidden|refused|declined|closed|non-\w+)\b"
+    r"|n['\u2019]t\b|\b(?:nichts?|nein|kein\w*|nie|niemand|verboten|untersagt|ausgeschlossen|geschlossen)\b",
+    re.I,
+)
+YES = re.compile(r"(?:yes|ja|x|\u2713|\u2714)\b.*|[x\u2713\u2714]", re.I)
+YES_OR_NO = re.compile(rf"{YES.pattern}|(?:no|nein)\b.*|[-\u2013\u2014]|", re.I)
+
+
+def listed_rows(question: str, rows: Sequence[Cells]) -> list[int]:
+    """Return the rows that a question about a table asks to list: of `said_rows`, or all for a column's values."""
+    if said := said_rows(question, rows):
+        return said
+    label = rows[0][0][0] if rows and rows[0] else ""
+    return [index for index, _ in data_rows(rows)] if content_stems(question) & content_stems(label) else []
+
+
+def said_rows(question: str, rows: Sequence[Cells], is_strict: bool = False) -> list[int]:
+    """Return the rows that say yes in the column that a question names, or no if the question is negative.
+
+    The column is the one with most words of the question; it is unclear if there are several. Strictly, the question
+    has all its words.
+    """
+    header = said_column(question, rows, is_strict)
+    if header is None:
+        return []
+    is_negative = denies(question, header)
+    return [index for index, row in data_rows(rows) if says_yes(dict(row).get(header, "")) != is_negative]
+
+
+def says_yes(value: str) -> bool:
+    """Return whether a cell says yes, or has a mark."""
+    return bool(YES.fullmatch(value))
+
+
+def said_column(question: str, rows: Sequence[Cells], is_strict: bool = False) -> str | None:
+    """Return the column of yes and no that a question names; None if there are several, or none.
+
+    The question has the words of a negative column, such as 'Not insured', as they are.
+    """
+    stems, columns = content_stems(question), dict[str, int]()
+    for header in dict.fromkeys(header for row in rows for header, _ in row[1:]):
+        words = content_stems(header)
+        shared = sum(  # 'laden' in 'Ladeplatz'
+            word in stems if is_strict else any(word[:4] == other[:4] for other in stems) for word in words
+        )
+        if NEGATION.search(header) and header.lower() not in question.lower():
+            continue
+        values = [dict(row).get(header, "") for row in rows]
+        is_said = all(map(YES_OR_NO.fullmatch, values)) and any(map(says_yes, values))
+        if is_said and shared >= (len(words) if is_strict else 1) and words:
+            columns[header] = shared
+    named = [header for header, shared in columns.items() if shared == max(columns.values())]
+    return named[0] if len(named) == 1 else None
+
+
+def denies(question: str, header: str) -> bool:
+    """Return whether a question is negative, apart from the words of a column such as 'Closed'."""
+    if NEGATION.search(header):
+        question = re.sub(re.escape(header), " ", question, flags=re.I)
+    return bool(NEGATION.search(question))
