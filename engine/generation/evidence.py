@@ -307,9 +307,9 @@ class Evidence:
 
     @cached_property
     def _said(self) -> list[Quote]:
-        """The first rows that the question adds up, or the names of those that say yes, or no, in a column it names."""
-        if self.table_rows.result:
-            return self._quotes(self._tables.added_up()[:MAX_SECTION_UNITS])
+        """The first rows that the question means, or the names of those that say yes, or no, in a column it names."""
+        if self.table_rows.result or (self.table_rows.rows and self.kind is QuestionKind.FACT):
+            return self._quotes(self._tables.meant_rows()[:MAX_SECTION_UNITS])
         kinds = (QuestionKind.FACT, QuestionKind.LIST)
         return self._quotes(self._tables.said_names(self._likely)) if self.kind in kinds else []
 

@@ -10,6 +10,7 @@ from engine.prompt.tables.amounts import numbers
 from engine.prompt.tables.columns import Cells, requested_header
 from engine.prompt.tables.conditions import conditions, filtered_rows
 from engine.prompt.tables.superlatives import ASKS_WHICH, SUPERLATIVE, Extreme, extreme_cell
+from engine.prompt.tables.totals import NAME_HEADER
 from engine.prompt.tables.yes_no import listed_rows, said_column, said_rows
 from engine.prompt.units import Unit
 from store.markdown import parse_row
@@ -52,13 +53,15 @@ class Tables:
                 return [self._name(units[index]) for index in found]
         return []
 
-    def added_up(self) -> list[Unit]:
-        """Return the rows whose number, sum or mean answers the question, those in the passages; often none."""
-        if not self._prepared.table_rows.result:
-            return []
+    def meant_rows(self) -> list[Unit]:
+        """Return the rows that the question means, of those in the passages; often none.
+
+        If it asks who, they are named by their first cell, if that is below 'Name'.
+        """
         units = {tuple(self.row(unit)): unit for unit in reversed(self._ranker.units)}
-        rows = map(tuple, self._prepared.table_rows.rows)
-        return [units[row] for row in rows if row in units]
+        rows = [row for row in map(tuple, self._prepared.table_rows.rows) if row in units]
+        is_name = not self._prepared.table_rows.result and all(NAME_HEADER.fullmatch(row[0][0]) for row in rows)
+        return [self._name(units[row]) if is_name else units[row] for row in rows]
 
     def extreme(self, likely: Sequence[Unit]) -> tuple[Unit, Extreme] | None:
         """Return the row with the question's superlative, of the most likely unit's table, or another if it is certain.

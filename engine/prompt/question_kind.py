@@ -59,9 +59,10 @@ GERMAN_AUXILIARY = (
     r"ist|sind|war|waren|darf|d\u00fcrfen|kann|k\u00f6nnen|muss|m\u00fcssen|soll|hat|haben|gibt|gilt|wird|werden|bin"
 )
 PLURAL_VERB = (
-    r"(?:(?:never|always|also|only|still) )?(?:are|were|do|don.?t|did|have|can|may|must|will|in|mean|need|cost"
+    r"(?:(?:never|always|also|only|still) )?(?:(?:are|were|do|did|have|must|ca)n.?t|are|were|do|did|have|can|may|must"
+    r"|will|in|mean|need|cost"
     r"|include|cover|count|apply|contain|come|get|go|require|take|belong|qualify|offer|use|allow|show|give|make|run"
-    r"|start|end|work|remain)"
+    r"|start|end|work|remain|\w+ed)"
 )
 AUXILIARY = rf"is|are|was|were|do|does|did|can|could|may|must|should|will|would|has|have|had|am|{GERMAN_AUXILIARY}"
 VERB_FIRST = (  # in German: 'Brauche ich ...?', 'Kostet der ...?'
@@ -100,6 +101,13 @@ PATTERNS = {  # the first that matches decides
         r"\bwhat \w+s (?:are|were|do|does|did|can|may|must)\b",
         r"\bwhat (?:are|were) (?:all )?(?:the|its|their|our)? ?(?:\w+ )*\w+s\b",
         rf"(?<!between )\bwhich (?:of (?:the|these|those|my|our|your|its) )?(?:[\w-]+ ){{0,2}}\w+s {PLURAL_VERB}\b",
+        r"\bwhich (?:[\w-]+ ){0,2}\w+s (?:over|above|under|below|of|from|in|on|at|with|without|since|before"
+        r"|after|by|for)\b.{1,60} (?:are|were|have|do|did|(?:are|were|have|do|did)n.?t)\b",
+        r"^(?:show|give|find|get)(?: (?:me|us))? (?:all|every)\b|^zeige?n?(?: (?:mir|uns))? alle\b",
+        r"^(?:show|give|find|get)(?: (?:me|us))? (?:the )?(?:\w+ )?\w+s"
+        r" (?:that|which|with|without|of|from|over|under|in)\b",
+        r"\bwelche (?:\w+ )?\w+(?:en|e|er|n|s|l) (?:mit|ohne|von|vom|aus|im|in|\u00fcber|unter|ab|seit|vor|nach)\b"
+        r".{1,60} (?:sind|waren|haben|werden|wurden)\b",
         r"\bwhat (?:other )?(?:kinds|types|sorts) of\b|\bwas f\u00fcr \w+(?:en|er|e|n|s)\b",
         r"\bin (?:which|what) (?:\w+ )?(?:situations|cases|places|countries)",
         r"\bwhat (?:isn.?t|is not|is|are|aren.?t|are not) (?:not )?(?:covered|included|excluded|allowed)\b",

@@ -20,7 +20,8 @@ CURRENCIES = {  # how a header or a question names the currency of an amount
     "CHF": r"\bchf\b|\bfranken\b|\bswiss francs?\b",
 }
 MONEY_NAME = re.compile(
-    r"\b(?:amounts?|totals?|sums?|costs?|prices?|net|gross|fees?)\b|betrag|summe|gesamt|kosten|preis|geb\u00fchr|\bwert",
+    r"\b(?:amounts?|totals?|sums?|costs?|prices?|net|gross|fees?)\b|betrag|summe|gesamt|kosten|preis|geb\u00fchr|\bwert"
+    r"|\b(?:salar(?:y|ies)|wages?|rents?|revenues?|incomes?|gehalt|lohn|mieten?)\b|umsatz",
     re.I,
 )
 

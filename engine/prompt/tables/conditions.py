@@ -26,10 +26,15 @@ from engine.prompt.tables.dates import DATE, are_day_first, date_tests, full_dat
 from engine.prompt.tables.limits import Limit, find_limits, without_limits
 from engine.prompt.tables.yes_no import denies, said_column, says_yes
 from engine.text import WORD, split_words
+from store.german import is_german
 
 EXCLUDED = re.compile(r"(?:\b(?:not|never|nicht)|n['\u2019]t) (?:(?:the|those|yet|been|die|noch) )*(\w+)", re.I)
 NOT = "not "  # before the values that a condition excludes
 NEGATED = re.compile(r"(?:\b(?:not?|never|nicht|kein\w*)|n['\u2019]t) $", re.I)  # what follows
+DENIED = r"(?:\b(?:not?|never|nicht|kein\w*)|n['\u2019]t)(?: (?:yet|been|any|noch|als))*"
+INFLECTED = re.compile(r"(\w{3,}?)e[mnrs]?")  # German adjectives: 'offene', 'hoher'
+MIN_STEM = 3  # letters after 'un'
+NAME = re.compile(r"\b(?:of|from|by|for|to|von|vom|f\u00fcr|an|bei)(?: the| der| dem)? ([A-Z\u00c4\u00d6\u00dc]\w+)")
 OR = re.compile(r"\b(?:or|oder)\b", re.I)
 FREE_OF_CHARGE = re.compile(
     r"\b(?:free|(?:no|without|at no) (?:charge|cost|fee)|costs? nothing|kostenlos\w*|gratis|umsonst|kostenfrei\w*)\b"
@@ -76,6 +81,7 @@ class Condition:
 def conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
     """Return a question's conditions on the rows of a table; None if one is not understood or fits no column."""
     rows = [row for _, row in data_rows(rows)]
+    question = in_table_words(question, rows)
     dates = _date_conditions(question, rows)
     if dates is None or NOT_UNDERSTOOD.search(without_limits(question)):
         return None
@@ -88,19 +94,50 @@ def conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
     found = [*values, *dates, *limits]
     named = set(split_words(" ".join(each.words for each in values)))
     others = WORD.sub(lambda match: "" if match[0].lower() in named else match[0], FREE_OF_CHARGE.sub("", rest))
+    understood = content_stems(" ".join(named))
+    header = said_column(question, rows, is_strict=True)
+    denial = re.search(rf"{DENIED} {re.escape(header)}\b", others, re.I) if header else None
+    others = others.replace(denial[0], " ") if denial else others
     if found and UNCLEAR.search(others):
         return None
-    understood = content_stems(" ".join(named))
-    if header := said_column(question, rows, is_strict=True):
-        is_no = denies(others, header)
-        if (found and is_no) or understood & content_stems(header):  # what is denied, or which column is meant?
+    if header:
+        is_unclear = denies(others, header) and bool(found or denial)  # what is denied?
+        if is_unclear or understood & content_stems(header):  # or which column is meant?
             return None
+        is_no = bool(denial) or denies(others, header)
         found.append(Condition(header, "no" if is_no else "yes", _says_no if is_no else says_yes, header))
         understood |= content_stems(header)
     if not set(map(stem, EXCLUDED.findall(rest.lower()))) <= understood | _left_out(values, rows):
         return None
+    for name in NAME.findall(rest):
+        if stem(name.lower()) not in understood and (holders := _columns_with(name, rows)):
+            if len(holders) > 1:
+                return None
+            found.append(Condition(holders[0], name, _has_word(name), name))
     is_choice = bool(OR.search(rest)) and len({each.header for each in found}) > 1  # this or that column
     return None if is_choice else found
+
+
+def in_table_words(question: str, rows: Sequence[Cells]) -> str:
+    """Return a question with forms of a table's words as it has them: 'offene' as 'offen', 'unpaid' as 'not paid'."""
+    words = {word for row in rows for _, value in row for word in split_words(value)}
+    known = words | {word for row in rows for header, _ in row for word in split_words(header)}
+    is_in_german = is_german(question)
+    by_stem = {stem(word): word for word in known}
+
+    def as_in_table(match: re.Match[str]) -> str:
+        word = match[0].lower()
+        if word in known:
+            return match[0]
+        form = INFLECTED.fullmatch(word) if is_in_german else None
+        if form and (base := form[1].replace("hoh", "hoch")) in words:
+            return base
+        rest = word.removeprefix("un")
+        if rest != word and len(rest) >= MIN_STEM and (positive := by_stem.get(stem(rest))):
+            return f"{'nicht' if is_in_german else 'not'} {positive}"
+        return match[0]
+
+    return WORD.sub(as_in_table, question)
 
 
 def rows_that_meet(found: Sequence[Condition], rows: Sequence[Cells]) -> list[int]:
@@ -192,6 +229,15 @@ def _has_forms(text: str, value: str) -> bool:
 
     words = split_words(text)
     return all(any(is_form(one, other) for other in words) for one in split_words(value))
+
+
+def _columns_with(name: str, rows: Sequence[Cells]) -> list[str]:
+    """Return the headers of the columns that have a name as one of several words: 'Osei' in 'Ann Osei'."""
+    return list(dict.fromkeys(header for row in rows for header, value in row if _has_words(value, name)))
+
+
+def _has_word(name: str) -> Callable[[str], bool]:
+    return lambda value: _has_words(value, name)
 
 
 def _is_in(values: frozenset[str]) -> Callable[[str], bool]:

@@ -29,18 +29,27 @@ BEFORE_AMOUNT = re.compile(
     re.I,
 )
 
+PERIOD_START = re.compile(r"\b(?:between|from|zwischen|vo[mn])(?: the| dem)? $", re.I)
+BETWEEN_DATES = re.compile(r" ?(?:(to|till|until|through|bis|[-\u2013])|and|und) ?(?:the |dem |zum )?", re.I)
 PERIOD = re.compile(
     r"\b(?:between|from|zwischen|vo[mn])\b.* (?:to|till|until|and|bis(?: zum)?|und) |\d ?[-\u2013] ?\d", re.I
 )
+QUARTER = re.compile(
+    r"\b(?:the )?(?:q(?P<q>[1-4])|(?:(?P<n1>1st|1\.|first|erste[nms]?)|(?P<n2>2nd|2\.|second|zweite[nms]?)"
+    r"|(?P<n3>3rd|3\.|third|dritte[nms]?)|(?P<n4>4th|4\.|fourth|vierte[nms]?)) (?:quarter|quartal))\b"
+    r"(?:(?: of|,)? (?P<year>(?:19|20)\d\d)\b)?",
+    re.I,
+)
 SLASHES = re.compile(r"(\d\d?)/(\d\d?)/(?:19|20)\d\d\b")
 MONTHS_PER_YEAR = 12
+MONTHS_PER_QUARTER = 3
 
 Date = tuple[int | None, int | None, int | None]  # year, month and day; None: any
 
 
 @dataclass(frozen=True, slots=True)
 class DateTest:
-    """A date of a question, and how the dates of cells relate to it."""
+    """A date or period of a question, and how the dates of cells relate to it."""
 
     text: str  # with the word that says how: 'since 1 March'
     is_met: Callable[[str], bool]  # by a cell
@@ -48,15 +57,17 @@ class DateTest:
 
 
 def date_tests(question: str) -> list[DateTest] | None:
-    """Return the dates of a question; None if they may be a period, such as 'from March to May'."""
+    """Return the dates and periods of a question; None if one is unclear, such as 'from 3 to 7 March'."""
     found = []
-    for match in _dates_of(question):
-        relation = RELATION.search(question[: match.start()])
+    rest = question
+    for start, end, first, last in _periods(question):
+        relation = RELATION.search(question[:start])
         kind = relation.lastgroup if relation and relation.lastgroup else "in"
-        date = _date(match)
-        text = f"{relation[0] if relation else ''}{match[0]}".strip()
-        found.append(DateTest(text, _is_at(kind, date), kind != "in" and date[0] is None))
-    return None if found and PERIOD.search(question) else found
+        text = f"{relation[0] if relation else ''}{question[start:end]}".strip()
+        needs_one_year = first[0] is None and (kind != "in" or first != last)
+        found.append(DateTest(text, _is_at(kind, first, last), needs_one_year))
+        rest = f"{rest[:start]}{' ' * (end - start)}{rest[end:]}"
+    return None if found and PERIOD.search(rest) else found
 
 
 def full_date(value: str) -> Date | None:
@@ -82,6 +93,30 @@ def _dates_of(question: str) -> Iterator[re.Match[str]]:
             yield match
 
 
+def _periods(question: str) -> Iterator[tuple[int, int, Date, Date]]:
+    """Yield where a question has a date, a quarter or a period between two dates, and its first and last date.
+
+    The year of a period's last date is that of its first too.
+    """
+    quarters = list(QUARTER.finditer(question))
+    for match in quarters:
+        number = int(match["q"] or next(n for n in range(1, 5) if match[f"n{n}"]))
+        year, end = _number(match["year"]), number * MONTHS_PER_QUARTER
+        yield match.start(), match.end(), (year, end - MONTHS_PER_QUARTER + 1, None), (year, end, None)
+    dates = [each for each in _dates_of(question) if not any(q.start() <= each.start() < q.end() for q in quarters)]
+    while dates:
+        first = dates.pop(0)
+        start, end = first.start(), first.end()
+        before = PERIOD_START.search(question[:start])
+        between = BETWEEN_DATES.fullmatch(question[end : dates[0].start()]) if dates else None
+        if between and (before or between[1]):
+            last = dates.pop(0)
+            year, month, day = _date(first)
+            yield (before or first).start(), last.end(), (year or _date(last)[0], month, day), _date(last)
+        else:
+            yield start, end, _date(first), _date(first)
+
+
 def _date(match: re.Match[str]) -> Date:
     group = match.groupdict()
     if name := group["month"]:
@@ -96,18 +131,23 @@ def _number(digits: str | None) -> int | None:
     return int(digits) if digits else None
 
 
-def _is_at(kind: str, date: Date) -> Callable[[str], bool]:
-    """Return whether a cell's date is in a day, month or year, or before, after, since or until that."""
+def _is_at(kind: str, first: Date, last: Date) -> Callable[[str], bool]:
+    """Return whether a cell's date is in a period, or before, after, since or until that."""
 
     def is_met(value: str) -> bool:
         own = full_date(value)
         if own is None:
             return False
-        known = [(mine or 0, other) for mine, other in zip(own, date, strict=True) if other is not None]
-        mine, others = [pair[0] for pair in known], [pair[1] for pair in known]
-        is_before, is_after = mine < others, mine > others
+        is_before, is_after = _compare(own, first) < 0, _compare(own, last) > 0
         return {"before": is_before, "after": is_after, "since": not is_before, "until": not is_after}.get(
-            kind, mine == others
+            kind, not is_before and not is_after
         )
 
     return is_met
+
+
+def _compare(own: Date, other: Date) -> int:
+    """Return whether a date is before (-1), in (0) or after (1) a day, month or year."""
+    known = [(mine or 0, part) for mine, part in zip(own, other, strict=True) if part is not None]
+    mine, others = [pair[0] for pair in known], [pair[1] for pair in known]
+    return (mine > others) - (mine < others)

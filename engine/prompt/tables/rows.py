@@ -4,18 +4,29 @@
 table's words and numbers decide, so all of its passages are read.
 """
 
+import re
 from collections.abc import Iterator, Sequence, Set
 from itertools import islice
 
 from engine.prompt.question_kind import QuestionKind, question_kind
 from engine.prompt.tables.columns import Cells
-from engine.prompt.tables.conditions import conditions, filtered_rows
+from engine.prompt.tables.conditions import conditions, filtered_rows, rows_that_meet
 from engine.prompt.tables.superlatives import ASKS_WHICH, SUPERLATIVE, extreme_cell
-from engine.prompt.tables.totals import COUNTED, NO_ROWS, TableRows, asks_for_result, result_of_rows
+from engine.prompt.tables.totals import (
+    COUNTED,
+    EMPTY,
+    NO_ROWS,
+    TableRows,
+    asks_for_result,
+    result_of_rows,
+    strict_conditions,
+)
 from engine.prompt.tables.yes_no import said_rows
 from store.markdown import parse_row
 from store.types import Chunk, Finder, Hit
 
+WHO = re.compile(r"^(?:who|wer)\b", re.I)
+EARNS = re.compile(r"\b(?:earn(?:s|ed|ing)?|verdien\w*)\b", re.I)  # more than an amount
 MAX_CHUNKS = 200  # of a document whose rows are read: about 2,000 rows
 MAX_ROW_CHUNKS = 8  # with rows that a question asks for
 
@@ -26,7 +37,7 @@ def with_deciding_rows(finder: Finder, question: str, hits: Sequence[Hit]) -> tu
     """Return hits with the passages before them that have the rows which decide a question, if search found the table.
 
     As many as there were, unless more passages have rows that a question asks to list. Also returns the rows that the
-    question asks to list, to count or to add up; none if it does neither.
+    question asks to name, to list, to count or to add up; none if it does neither.
     """
     is_list, has_result = question_kind(question) is QuestionKind.LIST, asks_for_result(question)
     for rows in _tables(finder, hits) if is_list or has_result or ASKS_WHICH.search(question) else ():
@@ -37,7 +48,7 @@ def with_deciding_rows(finder: Finder, question: str, hits: Sequence[Hit]) -> tu
             first = [known.get(chunk) or Hit(chunk, 0.0, similarity=None, matched_words=False) for chunk in chunks]
             first = first[: MAX_ROW_CHUNKS if is_list else len(hits)]
             ordered = [*first, *(hit for hit in hits if hit not in first)]
-            meant = [rows[index][0] for index in deciding] if is_list or result else []
+            meant = [rows[index][0] for index in deciding] if is_list or result or WHO.search(question) else []
             return ordered[: max(len(hits), len(first))], TableRows(tuple(meant), result)
     return list(hits), NO_ROWS
 
@@ -68,6 +79,10 @@ def _deciding_rows(question: str, table: Sequence[Row], is_list: bool, has_resul
         return [extreme.row] if extreme and extreme.is_certain and not extreme.is_header else [], ""
     if is_list and conditions(question, rows) != []:
         return filtered_rows(question, rows), ""
+    if WHO.search(question):
+        named = strict_conditions(question, rows, table[0][1].document_name, empty=(*EMPTY, EARNS))
+        if named:
+            return rows_that_meet(named, rows), ""
     return said_rows(question, rows, is_strict=not is_list), ""
 
 

@@ -11,15 +11,20 @@ from decimal import ROUND_HALF_UP, Decimal
 
 from engine.prompt.followups import CLITIC
 from engine.prompt.overlap import content_stems, stem
-from engine.prompt.question_kind import split_parts
+from engine.prompt.question_kind import AUXILIARY, PREPOSITION, split_parts
 from engine.prompt.tables.amounts import CELL_NUMBER, are_comparable, cell_number, currency, separators
 from engine.prompt.tables.columns import TOTAL, Cells, amount_column, column_currency, data_rows, number_columns
-from engine.prompt.tables.conditions import UNIT_HEADER, Condition, conditions, rows_that_meet
+from engine.prompt.tables.conditions import UNIT_HEADER, Condition, conditions, in_table_words, rows_that_meet
 from engine.prompt.tables.superlatives import SUPERLATIVE
 from engine.text import split_words
 from store.german import is_german
 
-COUNTED = re.compile(r"^(?:how many|wie viele)\s+([\w-]+(?:\s+[\w-]+)?)", re.I)
+COUNTED = re.compile(  # the words before the verb, or the first two
+    rf"^(?:how many|wie viele)\s+(?:((?:[\w-]+\s+){{0,4}}?[\w-]+)\s+(?:{AUXILIARY})\b|([\w-]+(?:\s+[\w-]+)?))", re.I
+)
+OF = re.compile(rf"\s(?:of|with|without|{PREPOSITION})\s.*", re.I | re.S)  # what follows the word that is counted
+NAME_HEADER = re.compile(r"(?:(?:full|first|last) )?name|person|id|no|nr|nummer|number|#", re.I)
+PEOPLE = "employees people persons staff members colleagues workers mitarbeiter personen leute mitglieder kollegen"
 ALL = re.compile(
     r"\b(?:there|in (?:total|all)|altogether|overall|(?:listed )?in (?:the|this) (?:list|table|file)|insgesamt|stehen"
     r"|in der (?:liste|tabelle|datei))\b",
@@ -43,7 +48,7 @@ NUMBER_OF = re.compile(
 )
 SAYS_WHICH = re.compile(r"\b(?:old|big|long|far|often|year|day|date|time|place|part|kind|sort|more|per|lange)\b", re.I)
 EMPTY_WORD = re.compile(
-    r"\b(?:all|c[oa]me|ma[dk]e|placed?|book(?:ed)?|record(?:ed)?|list(?:ed)?|mark(?:ed)?|tied|up|us|went|go"
+    r"\b(?:all|c[oa]me|ma[dk]e|g[eo]t|gab|liegt|liegen|received?|works?|working|here|arbeiten|arbeitet|placed?|book(?:ed)?|record(?:ed)?|list(?:ed)?|mark(?:ed)?|tied|up|us|went|go"
     r"|during|alle[nrs]?|eintr\u00e4ge?|eintrag|gemacht|erfasst|gebucht|verbucht|eingegangen|w\u00e4hrend|hat|hatten?)\b",
     re.I,
 )
@@ -51,6 +56,7 @@ EMPTY = (CLITIC, ALL, SUM, EMPTY_WORD)  # what does not say which rows are meant
 MIN_TABLE_ROWS = 8  # a smaller table with a sum or mean says it itself
 MIN_ROWS = 2  # that are added up
 MIN_DECIMALS = 2  # of a mean, and of an amount of money that is not whole
+MIN_FORM = 3  # letters of a form of a header
 MIN_SHARED_LETTERS = 4  # of what rows are called: 'Beleg', 'Belege'
 
 
@@ -81,12 +87,18 @@ def result_of_rows(question: str, rows: Sequence[Cells], document_name: str) -> 
 def _counted(question: str, rows: Sequence[Cells], document_name: str) -> tuple[list[int], str]:
     """Return the rows that a question counts, which the first column calls so and names once, and how many."""
     counted = COUNTED.search(question)
-    names = _row_names(rows)
-    if counted is None or not any(word[:MIN_SHARED_LETTERS] in names for word in content_stems(counted[1])):
+    names = _row_names(rows, document_name)
+    found = strict_conditions(question, rows, document_name)
+    if counted is None or found is None:
+        return [], ""
+    words = OF.sub("", counted[1]).split()[-1:] if counted[1] else counted[2].split()
+    heads = {stem(word.lower()) for word in words}
+    if NAME_HEADER.fullmatch(rows[0][0][0]):  # 'how many engineers', each of which has a name
+        names |= {word[:MIN_SHARED_LETTERS] for each in found for word in content_stems(each.words)}
+    if not any(word[:MIN_SHARED_LETTERS] in names for word in heads):
         return [], ""
     asked = {word for word in _stems(question, EMPTY) if word[:MIN_SHARED_LETTERS] not in names}
-    found = _conditions(question, rows, document_name, EMPTY)
-    met = rows_that_meet(found, rows) if found is not None and (found or not asked) else []
+    met = rows_that_meet(found, rows) if found or not asked else []
     if not met or len({rows[index][0][1] for index in met}) < len(met):
         return [], ""
     return met, f"{len(met)} ({'; '.join(map(str, found))})" if found else str(len(met))
@@ -97,7 +109,7 @@ def _added_up(question: str, rows: Sequence[Cells], document_name: str) -> tuple
     header = _added_column(question, rows)
     if header is None or len(rows) < MIN_TABLE_ROWS or SUPERLATIVE.search(question):
         return [], ""
-    found = _conditions(question, rows, f"{document_name} {header}", (*EMPTY, MEAN, AMOUNT_WORD))
+    found = strict_conditions(question, rows, document_name, header, (*EMPTY, MEAN, AMOUNT_WORD))
     has_total = any(TOTAL.match(row[0][1]) for row in rows)
     if found is None or (has_total and not found) or _is_unclear(question, rows, header, found):
         return [], ""
@@ -130,26 +142,43 @@ def _can_be_added(rows: Sequence[Cells], header: str, is_mean: bool) -> bool:
     return are_comparable(values) and max(len(currencies), len(named_units)) <= 1 and (is_mean or not has_percent)
 
 
-def _conditions(
-    question: str, rows: Sequence[Cells], known: str, empty: Sequence[re.Pattern[str]]
+def strict_conditions(
+    question: str,
+    rows: Sequence[Cells],
+    document_name: str,
+    header: str = "",
+    empty: Sequence[re.Pattern[str]] = EMPTY,
 ) -> list[Condition] | None:
     """Return the question's conditions; None if one is unclear, or if it has another word, which may be one.
 
-    known  text whose words are no conditions, unless a cell has them
+    header  of the column that is asked for
+    empty  what is no condition
     """
     found = conditions(question, rows)
     if found is None:
         return None
-    names, in_cells = _row_names(rows), _stems(" ".join(value for row in rows for _, value in row))
-    explained = _stems(" ".join(f"{each.header} {each.words}" for each in found))
-    explained |= _stems(known) - in_cells
-    others = (word for word in _stems(question, empty) - explained if word[:MIN_SHARED_LETTERS] not in names)
-    return None if any(others) else found
+    question = in_table_words(question, rows)
+    names = _row_names(rows, document_name)
+    in_cells = _stems(" ".join(value for row in rows for _, value in row))
+    headers = _stems(" ".join(each.header for each in found))
+    explained = headers | _stems(" ".join(each.words for each in found))
+    explained |= _stems(f"{document_name} {header}") - in_cells
+
+    def is_explained(word: str) -> bool:
+        is_form = any(each.startswith(word) or word.startswith(each) for each in headers)  # 'own' of 'Owner'
+        return word in explained or word[:MIN_SHARED_LETTERS] in names or (is_form and len(word) >= MIN_FORM)
+
+    return found if all(map(is_explained, _stems(question, empty))) else None
 
 
-def _row_names(rows: Sequence[Cells]) -> set[str]:
-    """Return the first letters of what the first column calls the rows: 'Beleg', also for 'Belege'."""
-    return {name[:MIN_SHARED_LETTERS] for name in _stems(rows[0][0][0])}
+def _row_names(rows: Sequence[Cells], document_name: str) -> set[str]:
+    """Return the first letters of what the rows are called: 'Beleg', also for 'Belege'.
+
+    The header of the first column says it; where that is only 'Name' or a number, the document's name does.
+    """
+    header = rows[0][0][0]
+    names = f"{header} {document_name} {PEOPLE}" if NAME_HEADER.fullmatch(header) else header
+    return {name[:MIN_SHARED_LETTERS] for name in _stems(names)}
 
 
 def _stems(text: str, empty: Sequence[re.Pattern[str]] = ()) -> set[str]:

@@ -90,6 +90,17 @@ def test_counted_rows_are_quoted_after_their_number():
     assert found.has_answer
 
 
+def test_who_is_meant_is_answered_with_the_names_of_rows():
+    rows = "| Name: Ann Osei | Team: IT |\n| Name: Ben | Team: HR |\n| Name: Cem | Team: IT |"
+    meant = tuple(parse_row(row) for row in rows.split("\n")[::2])
+    found = evidence("Who works in IT?", Scorer("IT"), rows, table_rows=TableRows(meant))
+    assert texts_of(found.quoted_answer()) == ["Ann Osei", "Cem"]
+    assert found.has_answer
+    cars = rows.replace("Name: ", "Car: ")
+    found = evidence("Who works in IT?", Scorer("IT"), cars, table_rows=TableRows((parse_row(cars.split("\n")[0]),)))
+    assert texts_of(found.quoted_answer()) == ["| Car: Ann Osei | Team: IT |"]
+
+
 def test_a_row_of_two_overlapping_passages_is_listed_once():
     first, shared, last = (f"| Plot: {number} | Rent: due |" for number in (3, 4, 7))
     other = "| Plot: 5 | Rent: paid |"

@@ -37,6 +37,13 @@ QUESTIONS = {
     QuestionKind.LIST: (
         "Where does the money come from? All of them please.",
         "List the five risks.",
+        "Which invoices over 500 euros are unpaid?",
+        "Which employees started before 2020?",
+        "Which tickets aren't closed yet?",
+        "Show all open tickets",
+        "Give me the invoices from Brandt that are late",
+        "Welche Tickets mit hoher Priorit\u00e4t sind offen?",
+        "Zeig mir alle offenen Tickets",
         "What are the main risks?",
         "top risks of the project?",
         "Who are the owners?",

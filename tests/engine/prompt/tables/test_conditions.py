@@ -96,7 +96,15 @@ def test_rows_have_the_values_that_the_question_names(question, expected):
         ("Which invoices of Osei are from last month?", []),
         ("Which invoices are from March 2025?", [2]),  # not since then
         ("Which invoices were issued after February?", []),  # of 2025 or of 2026
-        ("Which invoices were issued from January to February 2025?", []),
+        ("Which invoices were issued from January to February 2025?", [0, 1]),
+        ("Which invoices were issued between 1 February 2025 and 15 March 2025?", [1, 2]),
+        ("Which invoices were issued from 2025-02-01 to 2025-12-31?", [1, 2]),
+        ("Which invoices were issued in the first quarter of 2025?", [0, 1, 2]),
+        ("Welche Rechnungen sind aus dem 1. Quartal 2026?", [3]),
+        ("Which invoices were issued after Q1 2025?", [3]),
+        ("Which invoices are dated 2025-03-15?", [2]),
+        ("Which invoices were issued between January and February?", []),  # of 2025 or of 2026
+        ("Which invoices were issued from 3 to 7 March 2025?", []),
         ("Which invoices of Osei are not urgent?", []),
         ("Which invoices are not over 500 euros?", []),
         ("Which invoices are over 900 euros or from Brandt?", []),
@@ -150,8 +158,39 @@ def test_a_column_of_yes_and_no_is_a_condition():
     assert filtered_rows("Which sites with over 1 beds have parking?", rows) == []
     assert filtered_rows("Which sites with over 0 beds have parking?", rows) == [1]
     assert filtered_rows("Which sites have no parking?", rows) == [2, 3]
-    assert filtered_rows("Which sites in Rome have no parking?", rows) == []  # what is denied?
+    assert filtered_rows("Which sites in Rome have no parking?", rows) == [2]
+    assert filtered_rows("Which sites that aren't in Rome have parking?", rows) == []  # what is denied?
+    assert filtered_rows("Which sites in Rome don't have any parking?", rows) == []  # the same
     assert filtered_rows("Which sites in non-parking areas are there?", rows) == [2, 3]
+
+
+def test_a_word_with_un_denies_a_column_or_a_value():
+    def bills(header, paid, unpaid):
+        return [[("Bill", f"B-{n}"), ("Sum", str(n)), (header, paid if n % 2 else unpaid)] for n in range(4)]
+
+    assert filtered_rows("Which unpaid bills are over 1?", bills("Paid", "yes", "no")) == [2]
+    assert filtered_rows("Which bills are unpaid?", bills("Status", "paid", "late")) == [0, 2]
+    assert filtered_rows("Which bills are unpaid?", bills("Status", "paid", "unpaid")) == [0, 2]
+    assert filtered_rows("Welche Rechnungen sind unbezahlt?", bills("Bezahlt", "ja", "nein")) == [0, 2]
+    assert filtered_rows("Which bills are under 2?", bills("Paid", "yes", "no")) == [0, 1]
+
+
+def test_german_adjectives_are_found_in_any_form():
+    rows = [
+        [("Ticket", f"T-{n}"), ("Status", status), ("Priorit\u00e4t", priority)]
+        for n, (status, priority) in enumerate((("offen", "hoch"), ("zu", "hoch"), ("offen", "tief")))
+    ]
+    assert filtered_rows("Welche offenen Tickets gibt es?", rows) == [0, 2]
+    assert filtered_rows("Welche Tickets mit hoher Priorit\u00e4t sind offen?", rows) == [0]
+    assert filtered_rows("Which opener tickets are there?", rows) == []
+
+
+def test_a_name_is_found_as_one_of_several_words_of_a_cell():
+    rows = kinds("Ann Osei", "Ben Lutz", "Cem Osei", header="Agent", others=[("Maker", "Lutz")])
+    assert filtered_rows("Which items are from Osei?", rows) == [0, 2]
+    assert filtered_rows("Which items are from Ben?", rows) == [1]
+    assert filtered_rows("Which items are from Lutz?", [*rows, *kinds("Ann Osei", header="Agent")]) == [0, 1, 2]
+    assert filtered_rows("Which items are from the river?", kinds("River A", "Lake")) == []
 
 
 def test_numbers_that_cannot_be_compared_are_not_limited():

@@ -72,6 +72,23 @@ def test_rows_of_the_whole_table_are_counted(question, count):
     assert len(with_deciding_rows(FINDER, question, HITS)[1].rows) == count
 
 
+@pytest.mark.parametrize(
+    ("question", "names"),
+    [
+        ("Who works in IT?", ["Ann", "Cem"]),
+        ("Who works in IT and earns over 50?", ["Cem"]),
+        ("Who works in the kitchen?", []),  # no cell says that
+        ("Who approves the work of IT?", []),
+    ],
+)
+def test_who_is_meant_is_found_in_the_whole_table(question, names):
+    people = (("Ann", "IT", 40), ("Ben", "HR", 60), ("Cem", "IT", 55))
+    chunks = split([f"| Name: {name} | Department: {department} | Salary: {pay} |" for name, department, pay in people])
+    finder = SimpleNamespace(chunks=lambda document: chunks)
+    _, table_rows = with_deciding_rows(finder, question, [Hit(chunks[1], 1.0, 0.5, True)])
+    assert [row[0][1] for row in table_rows.rows] == names
+
+
 def test_a_row_with_few_cells_is_one_of_the_table_above_it():
     rows = [order(number, "open", 5) for number in range(3)]
     for between, count in (([], 4), (["A list of lost orders:"], 3)):
