@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # torch-free at run time
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    role: str  # 'primary', 'auxiliary', 'token_selector', 'span_scorer', 'embedder' or 'reranker'
+    role: str  # 'primary', 'auxiliary', 'token_selector', 'span_scorer', 'quote_encoder', 'embedder' or 'reranker'
     name: str
     num_parameters: int | None
     dtype: str  # 'bf16' or 'fp32'

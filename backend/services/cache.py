@@ -7,13 +7,13 @@ from pathlib import Path
 from threading import Lock
 from time import monotonic
 
-import psutil
 import torch
 
 from backend.interface.cache import CachedPassage, CacheView, KVServerUsage
 from backend.runtime.loader import Runtime, RuntimeLoader
 from engine.cache.admin import CacheAdmin, EvictionResult, NodeInfo, TierInfo
 from engine.engine import Engine
+from engine.model.loading.resolve import total_bytes
 from store.types import Document
 
 MAX_MEMORY_FRACTION = 0.75  # of the machine's memory, for one tier
@@ -133,7 +133,7 @@ def _max_budget(tier: TierInfo, device: torch.device, data: Path) -> int:
     elif tier.name == "device":
         limit = int(MAX_MEMORY_FRACTION * torch.cuda.get_device_properties(device).total_memory)
     else:
-        limit = int(MAX_MEMORY_FRACTION * psutil.virtual_memory().total)
+        limit = int(MAX_MEMORY_FRACTION * total_bytes())
     return max(tier.budget_bytes, limit)
 
 

@@ -23,7 +23,7 @@ from backend.services.fidelity import IdleCalibration
 from engine.errors import ModelNotFound
 from engine.generation.span_scorer import SpanScorer
 from engine.model.decoder import Decoder
-from engine.model.encoder import MAX_PIECES
+from engine.model.encoder import MAX_PIECES, Encoder
 from engine.model.loading.load import select_dtype
 from engine.model.loading.presets import BUNDLED_MODEL, PRESETS
 from engine.model.loading.resolve import estimate_footprint, find_local, free_bytes
@@ -67,6 +67,8 @@ class LocalModelService:
         if models.grounding is not None and (scorer := models.grounding.span_scorer) is not None:
             finetuned = "finetuned from all-MiniLM-L6-v2"
             infos.append(_encoder_info("span_scorer", settings.span_scorer, finetuned, scorer, scorer.encoder.dtype))
+            if (encoder := models.grounding.quote_encoder) is not None:
+                infos.append(_encoder_info("quote_encoder", "auto", finetuned, encoder, encoder.dtype))
         with suppress(LibraryUnavailable):
             embedder = _embedder_info(runtime.documents.info(), select_dtype("cpu", settings.dtype)[1])
             infos.append(replace(embedder, note="runs where the library is") if settings.library else embedder)
@@ -174,7 +176,7 @@ def _weights_bytes(decoder: Decoder) -> int:
 
 
 def _encoder_info(
-    role: str, source: str, description: str, network: TokenSelector | SpanScorer, dtype: torch.dtype
+    role: str, source: str, description: str, network: TokenSelector | SpanScorer | Encoder, dtype: torch.dtype
 ) -> ModelInfo:
     name = f"{'bundled' if source == 'auto' else source}, {description}"
     return ModelInfo(role, name, network.num_parameters, _dtype_name(dtype), "CPU", MAX_PIECES, network.size_bytes)

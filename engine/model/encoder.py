@@ -45,6 +45,16 @@ class Encoder:
         ids = self.tokenizer.template.get_vocab()
         self._cls_id, self._sep_id = ids["[CLS]"], ids["[SEP]"]
 
+    @property
+    def num_parameters(self) -> int:
+        """Of the layers, without the embeddings of word pieces."""
+        return sum(weight.numel() for weight in self.model.encoder.parameters())
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the layers; models may share the embeddings."""
+        return self.num_parameters * self.dtype.itemsize
+
     @torch.inference_mode()
     def embed(self, ids: Sequence[int]) -> Tensor:
         """Return the vectors [pieces, width] of word pieces, computed in windows of about equal length."""

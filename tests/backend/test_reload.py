@@ -360,8 +360,12 @@ def test_a_token_selector_is_listed_with_its_memory(start, tmp_path):
 
 def test_a_span_scorer_is_listed_with_its_memory(start, monkeypatch):
     span_scorer = SpanScorer(*load_minilm(torch.float32))
-    monkeypatch.setattr("engine.builder.load_grounding", lambda *_: GroundingModel(span_scorer))
-    info = start().models.loaded()[2]
+    encoder = load_encoder(torch.float32, (6,))
+    grounding = GroundingModel(span_scorer, encoder, quote_encoder=encoder)
+    monkeypatch.setattr("engine.builder.load_grounding", lambda *_: grounding)
+    info, quote_info = start().models.loaded()[2:4]
+    assert (quote_info.role, quote_info.num_parameters) == ("quote_encoder", encoder.num_parameters)
+    assert quote_info.memory_bytes == 4 * encoder.num_parameters < info.memory_bytes
     assert (info.role, info.dtype, info.num_parameters) == ("span_scorer", "fp32", span_scorer.num_parameters)
     assert info.memory_bytes > 4 * 22_000_000 and "finetuned" in info.name
 

@@ -127,11 +127,23 @@ def free_bytes(device: torch.device) -> int:
         return torch.cuda.mem_get_info(device)[0]
     free: int = psutil.virtual_memory().available
     with suppress(OSError, ValueError, KeyError):  # no container, or no limit
-        limit, used = (int((CGROUP / name).read_text()) for name in ("memory.max", "memory.current"))
+        limit, used = _cgroup_bytes("memory.max"), _cgroup_bytes("memory.current")
         stat = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
         cached_files = int(stat["active_file"]) + int(stat["inactive_file"])
         free = min(free, max(0, limit - used + cached_files))
     return free
+
+
+def total_bytes() -> int:
+    """Return the memory of this machine, or the limit of this container."""
+    total: int = psutil.virtual_memory().total
+    with suppress(OSError, ValueError):
+        total = min(total, _cgroup_bytes("memory.max"))
+    return total
+
+
+def _cgroup_bytes(name: str) -> int:
+    return int((CGROUP / name).read_text())
 
 
 def _unreachable(name: str) -> HubUnreachable:

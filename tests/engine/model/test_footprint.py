@@ -20,6 +20,7 @@ from engine.model.loading.resolve import (
     free_bytes,
     hub_footprint,
     resolve,
+    total_bytes,
 )
 from tests.support import tiny
 
@@ -211,3 +212,12 @@ def test_free_memory_is_what_the_limit_of_the_container_leaves(monkeypatch, tmp_
     for limit, free in (("max", 1000), ("600", 180), ("400", 0), ("5000", 1000)):
         (tmp_path / "memory.max").write_text(f"{limit}\n")
         assert free_bytes(torch.device("cpu")) == free
+
+
+def test_memory_is_that_of_the_machine_or_the_limit_of_the_container(monkeypatch, tmp_path):
+    monkeypatch.setattr("engine.model.loading.resolve.CGROUP", tmp_path)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(total=1000))
+    assert total_bytes() == 1000
+    for limit, total in (("max", 1000), ("600", 600), ("5000", 1000)):
+        (tmp_path / "memory.max").write_text(f"{limit}\n")
+        assert total_bytes() == total

@@ -25,6 +25,7 @@ _ROLES = {
     "auxiliary": ("Auxiliary model", "Small model on the CPU: its attention selects the tokens to recompute."),
     "token_selector": ("Token selector", "Trained head that selects the tokens to recompute, for 'CacheClip trained'."),
     "span_scorer": ("Span scorer", "Trained head that finds answer spans in the passages; decoding favours them."),
+    "quote_encoder": ("Quote encoder", "Ranks sentences, list items and table rows by their meaning."),
     "embedder": ("Search model", "Embedding model: turns passages and questions into vectors, to find the passages."),
     "reranker": ("Reranker", "Cross-encoder that reorders the retrieved passages."),
 }
