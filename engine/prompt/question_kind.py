@@ -58,6 +58,7 @@ THANKS = re.compile(  # and nothing else that asks for something
 GERMAN_AUXILIARY = (
     r"ist|sind|war|waren|darf|d\u00fcrfen|kann|k\u00f6nnen|muss|m\u00fcssen|soll|hat|haben|gibt|gilt|wird|werden|bin"
 )
+PLURAL = r"(?!(?:was|is|has|does)\b)\w+s"
 PLURAL_VERB = (
     r"(?:(?:never|always|also|only|still) )?(?:(?:are|were|do|did|have|must|ca)n.?t|are|were|do|did|have|can|may|must"
     r"|will|in|mean|need|cost"
@@ -100,8 +101,8 @@ PATTERNS = {  # the first that matches decides
         r"^(?:list|name|enumerate|nenne?n?|aufz\u00e4hl)\b|\b(?:list|name) (?:all|every|the)",
         r"\bwhat \w+s (?:are|were|do|does|did|can|may|must)\b",
         r"\bwhat (?:are|were) (?:all )?(?:the|its|their|our)? ?(?:\w+ )*\w+s\b",
-        rf"(?<!between )\bwhich (?:of (?:the|these|those|my|our|your|its) )?(?:[\w-]+ ){{0,2}}\w+s {PLURAL_VERB}\b",
-        r"\bwhich (?:[\w-]+ ){0,2}\w+s (?:over|above|under|below|of|from|in|on|at|with|without|since|before"
+        rf"(?<!between )\bwhich (?:of (?:the|these|those|my|our|your|its) )?(?:[\w-]+ ){{0,2}}{PLURAL} {PLURAL_VERB}\b",
+        rf"\bwhich (?:[\w-]+ ){{0,2}}{PLURAL} (?:over|above|under|below|of|from|in|on|at|with|without|since|before"
         r"|after|by|for)\b.{1,60} (?:are|were|have|do|did|(?:are|were|have|do|did)n.?t)\b",
         r"^(?:show|give|find|get)(?: (?:me|us))? (?:all|every)\b|^zeige?n?(?: (?:mir|uns))? alle\b",
         r"^(?:show|give|find|get)(?: (?:me|us))? (?:the )?(?:\w+ )?\w+s"

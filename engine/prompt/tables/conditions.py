@@ -321,21 +321,18 @@ def _is_within(limit: Limit) -> Callable[[str], bool]:
 def _date_conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
     """Return the conditions of dates, none if no column has dates; None if they are unclear.
 
-    Of several columns, the question names one, or one has no other name than 'Date'.
+    Of several columns, the question names one, or one is called 'Date'.
     """
     tests = date_tests(question)
     if not tests or len(tests) > MAX_LIMITS:
         return [] if tests == [] else None
     texts = [text for cells in rows for cell in cells for text in cell]
-    columns = columns_of(rows, lambda value: full_date(value) is not None, skip=0, is_full=False)
+    columns = _date_columns(rows)
     if not columns:  # a year or a name
         return [] if all(any(_has_words(text, each.text) for text in texts) for each in tests) else None
-    stems = {word[:NUM_SHARED_LETTERS] for word in content_stems(question)}  # 'closed' in 'Closing date'
-    named = [header for header in columns if {word[:NUM_SHARED_LETTERS] for word in content_stems(header)} & stems]
-    named = named or [header for header in columns if PLAIN_DATE.fullmatch(header)] or columns
-    if len(named) > 1:
+    if (named := date_column(question, rows)) is None:
         return None
-    values = [dict(row).get(named[0], "") for row in rows]
+    values = [dict(row).get(named, "") for row in rows]
     months = [each.text for each in tests if not YEAR.fullmatch(each.text)]
     names = {
         text.lower() for text in months if DATE.fullmatch(text) and not re.search(rf"\d|\b(?:in|im) {text}", question)
@@ -346,4 +343,17 @@ def _date_conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | 
     is_denied = any(NEGATED.search(question[: question.index(each.text)]) for each in tests)
     if is_unclear or is_denied or (months and not are_day_first(values)):
         return None
-    return [Condition(named[0], each.text, each.is_met, each.text) for each in tests]
+    return [Condition(named, each.text, each.is_met, each.text) for each in tests]
+
+
+def date_column(question: str, rows: Sequence[Cells]) -> str | None:
+    """Return the column of dates that a question means: one that it names, or 'Date', or the only one."""
+    columns = _date_columns(rows)
+    stems = {word[:NUM_SHARED_LETTERS] for word in content_stems(question)}  # 'closed' in 'Closing date'
+    named = [header for header in columns if {word[:NUM_SHARED_LETTERS] for word in content_stems(header)} & stems]
+    named = named or [header for header in columns if PLAIN_DATE.fullmatch(header)] or columns
+    return named[0] if len(named) == 1 else None
+
+
+def _date_columns(rows: Sequence[Cells]) -> list[str]:
+    return columns_of(rows, lambda value: full_date(value) is not None, skip=0, is_full=False)

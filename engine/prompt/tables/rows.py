@@ -40,7 +40,8 @@ def with_deciding_rows(finder: Finder, question: str, hits: Sequence[Hit]) -> tu
     question asks to name, to list, to count or to add up; none if it does neither.
     """
     is_list, has_result = question_kind(question) is QuestionKind.LIST, asks_for_result(question)
-    for rows in _tables(finder, hits) if is_list or has_result or ASKS_WHICH.search(question) else ():
+    is_about_rows = is_list or has_result or ASKS_WHICH.search(question) or SUPERLATIVE.search(question)
+    for rows in _tables(finder, hits) if is_about_rows else ():
         deciding, result = _deciding_rows(question, rows, is_list, has_result)
         if deciding:
             chunks = list(dict.fromkeys(rows[index][1] for index in deciding))

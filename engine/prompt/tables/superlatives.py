@@ -9,24 +9,33 @@ from engine.prompt.overlap import content_stems
 from engine.prompt.question_kind import AUXILIARY
 from engine.prompt.tables.amounts import DIGITS, NUMBER, separators, signed_number
 from engine.prompt.tables.columns import MIN_SHARE, TOTAL, Cells, data_rows, requested_header
-from engine.prompt.tables.conditions import conditions, rows_that_meet
+from engine.prompt.tables.conditions import conditions, date_column, rows_that_meet
+from engine.prompt.tables.dates import are_day_first, full_date
 
 LEAST = (
     r"least|fewest|lowest|smallest|shortest|cheapest|lightest|earliest|slowest|quietest|youngest|narrowest|coldest"
     r"|wenigsten|geringste\w*|niedrigste\w*|kleinste\w*|k\u00fcrzeste\w*|billigste\w*|g\u00fcnstigste\w*|leichteste\w*"
     r"|fr\u00fcheste\w*|langsamste\w*|leiseste\w*|j\u00fcngste\w*|schmalste\w*|k\u00e4lteste\w*"
 )
+EARLIEST = r"earliest|oldest|first(?=\W*$)|fr\u00fcheste\w*|\u00e4lteste\w*|zuerst"
+LATEST = (
+    r"latest|newest|most recent(?:ly)?|last(?=\W*$)|neue?ste\w*|aktuellste\w*|j\u00fcngste\w*|sp\u00e4teste\w*|zuletzt"
+)
 MOST = (
-    r"most|highest|biggest|largest|greatest|longest|heaviest|latest|fastest|loudest|oldest|widest|tallest|dearest|top"
+    rf"{LATEST}|{EARLIEST}|most|highest|biggest|largest|greatest|longest|heaviest|fastest|loudest|widest|tallest|dearest|top"
     r"|hottest|warmest|deepest"
-    r"|meisten|h\u00f6chste\w*|gr\u00f6\u00dfte\w*|l\u00e4ngste\w*|schwerste\w*|sp\u00e4teste\w*|w\u00e4rmste\w*"
-    r"|schnellste\w*|teuerste\w*|lauteste\w*|\u00e4lteste\w*|breiteste\w*|tiefste\w*"
+    r"|meisten|h\u00f6chste\w*|gr\u00f6\u00dfte\w*|l\u00e4ngste\w*|schwerste\w*|w\u00e4rmste\w*"
+    r"|schnellste\w*|teuerste\w*|lauteste\w*|breiteste\w*|tiefste\w*"
 )
 ASKS_WHICH = re.compile(r"\b(?:which|who|whose|welche[rsnm]?|wer|wo|where|what(?!['\u2019]s| is))\b", re.I)
+ASKS_WHAT = re.compile(r"\bwhat(?:['\u2019]s| is| was)\b|\bwas (?:ist|war)\b", re.I)
+PRONOUN = re.compile(r"most|least|fewest|meisten|wenigsten", re.I)  # 'what is the most that I may spend?'
 SUPERLATIVE = re.compile(
-    rf"{ASKS_WHICH.pattern}.{{0,200}}?\b(?<!\bat )(?!\w+stens\b)(?P<superlative>(?P<least>{LEAST})|{MOST})\b(?! of\b)",
+    rf"(?:{ASKS_WHICH.pattern}|{ASKS_WHAT.pattern})"
+    rf".{{0,200}}?\b(?<!\bat )(?!\w+stens\b)(?P<superlative>(?P<least>{LEAST})|{MOST})\b(?! of\b)",
     re.I | re.S,
 )
+ORDER = re.compile(rf"{LATEST}|{EARLIEST}", re.I)  # in time
 SUBJECT = re.compile(rf"\b(?:which|what|welche[rsnm]?)\s+((?:\w+\s+){{1,4}}?)(?:{AUXILIARY})\b", re.I)
 DIMENSIONS = (  # adjectives, and what a header or label calls that which they compare
     (r"light|heav|leicht|schwer", r"weight|mass\b|gewicht|masse\b"),
@@ -81,6 +90,16 @@ def extreme_cell(question: str, rows: Sequence[Cells], similarities: Mapping[str
     match = SUPERLATIVE.search(question)
     if match is None:
         return None
+    if ASKS_WHAT.match(match[0]):  # for a value, not for what has it
+        best = None if PRONOUN.fullmatch(match["superlative"]) else _extreme_row(question, rows, match, {})
+        return Extreme(best.row, "", True) if best and best.is_certain and not best.is_header else None
+    return _extreme_row(question, rows, match, similarities)
+
+
+def _extreme_row(
+    question: str, rows: Sequence[Cells], match: re.Match[str], similarities: Mapping[str, float]
+) -> Extreme | None:
+    """Return where a table has the superlative that was found in a question; None if that is unclear."""
     dimension = _dimension(f"{match['superlative']}{question[match.end() :][:12]}")
     subject = SUBJECT.search(question)
     stems = content_stems(question) - content_stems(match["superlative"])
@@ -99,20 +118,26 @@ def extreme_cell(question: str, rows: Sequence[Cells], similarities: Mapping[str
         cells = [cell for cell in rows[row][1:] if not TOTAL.match(cell[0])]
         name = "" if best is None else cells[best][0]
         return Extreme(row, name, True, is_header=bool(name))
-    found = conditions(question, rows)
-    if found:  # of the rows that the question means
-        met = set(rows_that_meet(found, rows))
-        columns = _columns([row if index in met else () for index, row in enumerate(rows)])
-    if not columns or found is None:
+    found = conditions(question[: match.start("superlative")] + question[match.end("superlative") :], rows)
+    if found is None:
+        return None
+    met = set(rows_that_meet(found, rows))  # the rows that the question means
+    rows_meant = [row if index in met else () for index, row in enumerate(rows)]
+    dates = None
+    if ORDER.fullmatch(match["superlative"]) and not any(named(column.title, stems) for column in columns):
+        dates = _dates(question, rows_meant)
+    columns = [dates] if dates else _columns(rows_meant)
+    if not columns:
         return None
     column = max(columns, key=lambda each: named(each.title, stems) + similarities.get(each.title, 0.0))
     row_of = [row for _, row in column.numbers]
-    best = _best(column, bool(match["least"]), is_reversed)
+    is_least = bool(re.fullmatch(EARLIEST, match["superlative"], re.I) if dates else match["least"])
+    best = _best(column, is_least, is_reversed)
     if best is None:
         return None
     own = rows[row_of[best]]
     label = requested_header(question, [header for header, _ in own])
-    return Extreme(row_of[best], dict(own).get(label or "", own[0][1]), named(column.title, stems) > 0)
+    return Extreme(row_of[best], dict(own).get(label or "", own[0][1]), bool(dates or named(column.title, stems)))
 
 
 def _dimension(adjective: str) -> re.Pattern[str] | None:
@@ -136,10 +161,21 @@ def _columns(rows: Sequence[Cells]) -> list[Values]:
     found: dict[str, list[tuple[str, int]]] = {}
     for index, row in counted:
         for header, value in row[1:]:
-            if header and NUMBER.search(value):
+            if header and NUMBER.search(value) and not full_date(value):
                 found.setdefault(header, []).append((value, index))
     least = max(MIN_ROWS, MIN_SHARE * len(counted))
     return [_values(header, cells) for header, cells in found.items() if len(cells) >= least]
+
+
+def _dates(question: str, rows: Sequence[Cells]) -> Values | None:
+    """Return the dates of the column that a question means, as numbers; None if that is unclear."""
+    title = date_column(question, [row for row in rows if row])
+    cells = [(dict(row).get(title or "", ""), index) for index, row in data_rows(rows)]
+    dates = [(date, index) for value, index in cells if (date := full_date(value))]
+    if title is None or len(dates) < max(MIN_ROWS, MIN_SHARE * len(cells)):
+        return None
+    numbers = [((year or 0) * 10_000 + (month or 0) * 100 + (day or 0), index) for (year, month, day), index in dates]
+    return Values(title, numbers, frozenset(), are_day_first(value for value, _ in cells))
 
 
 def _lines(rows: Sequence[Cells]) -> list[Values]:

@@ -53,6 +53,8 @@ EMPTY_WORD = re.compile(
     re.I,
 )
 EMPTY = (CLITIC, ALL, SUM, EMPTY_WORD)  # what does not say which rows are meant
+SEVERAL = re.compile(r"[,;/&+]|\b(?:and|und)\b")  # values in one cell
+MAX_VALUES = 12  # that are counted and named
 MIN_TABLE_ROWS = 8  # a smaller table with a sum or mean says it itself
 MIN_ROWS = 2  # that are added up
 MIN_DECIMALS = 2  # of a mean, and of an amount of money that is not whole
@@ -85,23 +87,47 @@ def result_of_rows(question: str, rows: Sequence[Cells], document_name: str) -> 
 
 
 def _counted(question: str, rows: Sequence[Cells], document_name: str) -> tuple[list[int], str]:
-    """Return the rows that a question counts, which the first column calls so and names once, and how many."""
+    """Return the rows that a question counts, and how many: those that the first column calls so and names once.
+
+    Another column may be called so, and its values are counted: 'How many drivers are there?' in a table of trips.
+    """
     counted = COUNTED.search(question)
-    names = _row_names(rows, document_name)
-    found = strict_conditions(question, rows, document_name)
-    if counted is None or found is None:
+    if counted is None:
         return [], ""
     words = OF.sub("", counted[1]).split()[-1:] if counted[1] else counted[2].split()
     heads = {stem(word.lower()) for word in words}
+    columns = [header for header, _ in rows[0][1:] if _stems(header) == heads]
+    found = strict_conditions(question, rows, document_name, " ".join(columns))
+    if found is None or len(columns) > 1:
+        return [], ""
+    if columns:
+        return _values_of(columns[0], question, rows, found)
+    names = _row_names(rows, document_name)
     if NAME_HEADER.fullmatch(rows[0][0][0]):  # 'how many engineers', each of which has a name
         names |= {word[:MIN_SHARED_LETTERS] for each in found for word in content_stems(each.words)}
-    if not any(word[:MIN_SHARED_LETTERS] in names for word in heads):
-        return [], ""
     asked = {word for word in _stems(question, EMPTY) if word[:MIN_SHARED_LETTERS] not in names}
     met = rows_that_meet(found, rows) if found or not asked else []
-    if not met or len({rows[index][0][1] for index in met}) < len(met):
+    is_name = any(word[:MIN_SHARED_LETTERS] in names for word in heads)
+    if not met or not is_name or len({rows[index][0][1] for index in met}) < len(met):
         return [], ""
     return met, f"{len(met)} ({'; '.join(map(str, found))})" if found else str(len(met))
+
+
+def _values_of(column: str, question: str, rows: Sequence[Cells], found: Sequence[Condition]) -> tuple[list[int], str]:
+    """Return the rows that meet conditions, and how many different values a column has in them.
+
+    Of quantities, such as 'Nights' but not 'Room', the sum.
+    """
+    if column in number_columns(rows):
+        is_quantity = column.endswith("s") and column.lower() in split_words(question)
+        return _total(question, rows, column, found) if is_quantity else ([], "")
+    if any(each.header == column for each in found):
+        return [], ""
+    met = rows_that_meet(found, rows)
+    values = list(dict.fromkeys(value for index in met if (value := dict(rows[index]).get(column, "").strip())))
+    if not values or len(values) > MAX_VALUES or any(map(SEVERAL.search, values)):
+        return [], ""
+    return met, f"{len(values)} ({'; '.join([f'{column}: ' + ', '.join(values), *map(str, found)])})"
 
 
 def _added_up(question: str, rows: Sequence[Cells], document_name: str) -> tuple[list[int], str]:
@@ -110,8 +136,18 @@ def _added_up(question: str, rows: Sequence[Cells], document_name: str) -> tuple
     if header is None or len(rows) < MIN_TABLE_ROWS or SUPERLATIVE.search(question):
         return [], ""
     found = strict_conditions(question, rows, document_name, header, (*EMPTY, MEAN, AMOUNT_WORD))
+    if found is None or _is_unclear(question, rows, header, found):
+        return [], ""
+    return _total(question, rows, header, found)
+
+
+def _total(question: str, rows: Sequence[Cells], header: str, found: Sequence[Condition]) -> tuple[list[int], str]:
+    """Return the rows that meet conditions, and the sum of a column over them, or the mean if a question asks for it.
+
+    A table with its own total says that itself.
+    """
     has_total = any(TOTAL.match(row[0][1]) for row in rows)
-    if found is None or (has_total and not found) or _is_unclear(question, rows, header, found):
+    if has_total and not found:
         return [], ""
     met = rows_that_meet(found, rows)
     is_mean = bool(MEAN.search(question))
@@ -121,7 +157,7 @@ def _added_up(question: str, rows: Sequence[Cells], document_name: str) -> tuple
     amount = _format(sum(values) / len(values) if is_mean else sum(values), rows, header, is_mean)
     is_in_german = is_german(question)
     name = ("Durchschnitt" if is_mean else "Summe") if is_in_german else ("mean" if is_mean else "sum")
-    explained = [f"{name}: {header}", f"{len(met)} {'Zeilen' if is_in_german else 'rows'}", *map(str, found or ())]
+    explained = [f"{name}: {header}", f"{len(met)} {'Zeilen' if is_in_german else 'rows'}", *map(str, found)]
     return met, f"{amount} ({'; '.join(explained)})"
 
 

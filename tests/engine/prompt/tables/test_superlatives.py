@@ -60,6 +60,33 @@ def test_only_the_rows_that_the_question_means_are_compared():
     assert found("Which name without HR has the highest pay?", rows) is None
 
 
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("Which order is the latest?", (2, "A-3")),
+        ("Which order was placed first?", (1, "A-2")),
+        ("Which is the most recent order?", (2, "A-3")),
+        ("What is the oldest late order?", (0, "")),
+        ("Which order is due last?", (0, "A-1")),
+        ("Welcher Auftrag ist der neueste?", (2, "A-3")),
+        ("Which order has the highest amount?", (1, "A-2")),
+        ("What is the highest amount?", (1, "")),  # the row has the value that is asked for
+        ("What is the highest tower?", None),
+        ("What is the most that an amount may be?", None),
+        ("Which order came first or second?", None),
+    ],
+)
+def test_dates_are_compared_and_values_asked_for(question, expected):
+    rows = table(
+        "Order | Date | Due | State | Amount",
+        "A-1 | 2025-03-01 | 2025-09-01 | late | 30",
+        "A-2 | 2025-01-15 | 2025-04-01 | sent | 90",
+        "A-3 | 2025-06-30 | 2025-08-01 | late | 20",
+        "A-4 | 2025-05-01 | 2025-06-01 | late | 40",
+    )
+    assert found(question, rows) == expected
+
+
 def test_similarity_decides_where_no_word_names_the_column():
     question = "Which site employs the most people?"
     assert found(question, SITES, {"Staff": 0.6, "Electricity (MWh)": 0.1}.items()) == (1, "Stainby")

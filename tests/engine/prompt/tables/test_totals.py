@@ -80,7 +80,6 @@ def test_results_are_written_as_the_cells_are(question, result):
 @pytest.mark.parametrize(
     "question",
     [
-        "How many drivers are there?",  # a row is a trip
         "How many trips did Miller make?",
         "How many trips did Ada make this week?",
         "How many trips did Ada make that were longer than those of Ben?",
@@ -220,7 +219,8 @@ def test_rows_are_counted_only_if_each_is_another_one_and_subtotals_are_none():
         ("How many people work in IT?", "2 (Department: IT)"),
         ("How many engineers do we have?", "1 (Role: Engineer)"),
         ("How many employees started after 2020?", "3 (Start: after 2020)"),
-        ("How many departments are there?", ""),
+        ("How many departments are there?", "2 (Department: IT, HR)"),
+        ("How many departments have clerks?", "2 (Department: IT, HR; Role: Clerk)"),
         ("How many employees work in Rome?", ""),
         ("How many roles of engineers are there?", ""),
     ],
@@ -236,6 +236,28 @@ def test_people_with_names_are_counted(question, result):
         )
     ]
     assert result_of_rows(question, rows, "staff.csv")[1] == result
+
+
+@pytest.mark.parametrize(
+    ("question", "result"),
+    [
+        ("How many nights were booked?", "9 (sum: Nights; 3 rows)"),
+        ("How many nights did Smith book?", "7 (sum: Nights; 2 rows; Guest: Smith)"),
+        ("How many rooms are there?", ""),  # a number that names them is not added up
+        ("How many guests are there?", "2 (Guest: Smith, Jones)"),
+        ("How many extras were booked?", ""),  # several in a cell
+        ("How many bookings are there?", "3"),
+    ],
+)
+def test_values_of_a_column_are_counted_and_quantities_added_up(question, result):
+    header = ("Booking", "Guest", "Room", "Nights", "Extras")
+    cells = (
+        ("B-1", "Smith", "101", "3", "bike, towel"),
+        ("B-2", "Jones", "101", "2", ""),
+        ("B-3", "Smith", "7", "4", "bike"),
+    )
+    rows = [list(zip(header, row, strict=True)) for row in cells]
+    assert result_of_rows(question, rows, "bookings.csv")[1] == result
 
 
 def test_a_word_of_the_documents_name_is_a_condition_if_a_cell_has_it():
