@@ -89,7 +89,7 @@ class Evidence:
         kind = question_kind(prepared.original_question)
         self.kind = QuestionKind.COMPARISON if self._several and kind in SECTION_KINDS else kind
         self._prepared = prepared
-        self.table_rows = prepared.table_rows if self.kind in SECTION_KINDS else NO_ROWS
+        self.table_rows = prepared.table_rows if self.kind in (*SECTION_KINDS, QuestionKind.YES_NO) else NO_ROWS
         self._ranker = ranker
         self._tables = Tables(prepared, self._ranker)
         self._scorer, self._cancel = scorer, cancel
@@ -136,11 +136,11 @@ class Evidence:
 
     def lead(self, quotes: Sequence[Quote]) -> str:
         """Return what an answer says before its quotes: 'Yes: ' or 'No: ', in German too, or what changed; or ''."""
+        if self.table_rows.result and self._said:
+            return f"{self.table_rows.result}:\n"
         if self.kind is QuestionKind.YES_NO:
             answer = verdict(self._prepared.original_question, [quote.text for quote in quotes])
             return answer and f"{answer}: "
-        if self.table_rows.result and self._said:
-            return f"{self.table_rows.result}:\n"
         if self.kind is QuestionKind.COMPARISON and len({quote.document for quote in quotes}) == len(quotes) == 2:
             change = describe_change(*(quote.text for quote in quotes))
             return f"{change}\n" if change else ""

@@ -65,8 +65,8 @@ def _text_says_no(question: str, answer: str) -> bool | None:
 
     Of several sentences the one that shares most words with the question decides, or of equal ones that with the last
     word of the question, which mostly is its point; and of its clauses, if only some are negative, the one that
-    shares more than the others. A number or year of the question outside the limit means no, and so does 'only' before
-    something that the question does not name.
+    shares more than the others, unless either kind has words of the question that the other has not. A number or year
+    of the question outside the limit means no, and so does 'only' before something that the question does not name.
     """
     stems = content_stems(question)
     places = {stem(word): place for place, word in enumerate(split_words(question))}
@@ -80,6 +80,10 @@ def _text_says_no(question: str, answer: str) -> bool | None:
     parts = CLAUSE_END.split(clause)
     shared = [len(stems & content_stems(part)) for part in parts]
     most = max(shared)
+    negative = stems & content_stems(" ".join(filter(NEGATION.search, parts)))
+    positive = stems & content_stems(" ".join(part for part in parts if not NEGATION.search(part)))
+    if negative - positive and positive - negative:  # 'dogs may come to A; B has no room'
+        return None
     if has_both:
         parts = [part for part in clause.split(",") if _begins_with_any(part, stems)]
         if len(parts) != 1:

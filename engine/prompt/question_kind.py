@@ -79,7 +79,7 @@ PATTERNS = {  # the first that matches decides
     ),
     QuestionKind.COMPARISON: _any(
         r"\bcompar|\bdiffer|\bversus\b|\bvs\b|\bchang\w+ (?:between|from|since|in)\b",
-        r"\b(?:has|have|had|did|was|were) .+ chang|\bwhat(?:'s| has| is)? (?:changed|new)\b",
+        r"\b(?:has|have|had|did|was|were) (?!.*\bto be chang).+ chang|\bwhat(?:'s| has| is)? (?:changed|new)\b",
         r"\bthan (?:under|in|before)\b",
         r"\b(?:19|20)\d\d\b.* (?:and|or|to|than|vs|und|oder|auf|als) .*\b(?:19|20)\d\d\b",
         r"\b(?:newer|new|current)\b.* (?:and|or|than|to|as) .*\bold(?:er)?\b",

@@ -22,6 +22,7 @@ from store.german import is_german
 COUNTED = re.compile(  # the words before the verb, or the first two
     rf"^(?:how many|wie viele)\s+(?:((?:[\w-]+\s+){{0,4}}?[\w-]+)\s+(?:{AUXILIARY})\b|([\w-]+(?:\s+[\w-]+)?))", re.I
 )
+ANY = re.compile(r"^(?:(?:are|is) there(?: still)?(?: any)?|(?P<german>(?:gibt es|haben wir)(?: noch)?))\b", re.I)
 OF = re.compile(rf"\s(?:of|with|without|{PREPOSITION})\s.*", re.I | re.S)  # what follows the word that is counted
 NAME_HEADER = re.compile(r"(?:(?:full|first|last) )?name|person|id|no|nr|nummer|number|#", re.I)
 PEOPLE = "employees people persons staff members colleagues workers mitarbeiter personen leute mitglieder kollegen"
@@ -74,8 +75,8 @@ NO_ROWS = TableRows()
 
 
 def asks_for_result(question: str) -> bool:
-    """Return whether a question may ask for a number, sum or mean of rows."""
-    return bool(COUNTED.search(question) or SUM.search(question) or MEAN.search(question))
+    """Return whether a question may ask for a number, sum or mean of rows, or whether there are any."""
+    return any(pattern.search(question) for pattern in (COUNTED, ANY, SUM, MEAN))
 
 
 def result_of_rows(question: str, rows: Sequence[Cells], document_name: str) -> tuple[list[int], str]:
@@ -83,6 +84,8 @@ def result_of_rows(question: str, rows: Sequence[Cells], document_name: str) -> 
     labels = {row[0][0] for _, row in data_rows(rows)}
     if len(labels) != 1 or len(split_parts(question)) > 1:  # a row without a name may be a total
         return [], ""
+    if match := ANY.search(question):
+        return _any(question, rows, document_name, "Ja" if match["german"] else "Yes")
     return (_counted if COUNTED.search(question) else _added_up)(question, rows, document_name)
 
 
@@ -111,6 +114,15 @@ def _counted(question: str, rows: Sequence[Cells], document_name: str) -> tuple[
     if not met or not is_name or len({rows[index][0][1] for index in met}) < len(met):
         return [], ""
     return met, f"{len(met)} ({'; '.join(map(str, found))})" if found else str(len(met))
+
+
+def _any(question: str, rows: Sequence[Cells], document_name: str, yes: str) -> tuple[list[int], str]:
+    """Return the rows that a question asks for, if there are any, and a yes with their number."""
+    found = strict_conditions(question, rows, document_name, empty=(*EMPTY, ANY))
+    met = rows_that_meet(found, rows) if found else []
+    if not found or not met:
+        return [], ""
+    return met, f"{yes}, {len(met)} ({'; '.join(map(str, found))})"
 
 
 def _values_of(column: str, question: str, rows: Sequence[Cells], found: Sequence[Condition]) -> tuple[list[int], str]:

@@ -101,6 +101,14 @@ def test_who_is_meant_is_answered_with_the_names_of_rows():
     assert texts_of(found.quoted_answer()) == ["| Car: Ann Osei | Team: IT |"]
 
 
+def test_whether_there_are_any_rows_is_answered_with_their_number():
+    rows = "| Plot: 3 | Rent: paid |\n| Plot: 4 | Rent: due |\n| Plot: 7 | Rent: due |"
+    due = tuple(parse_row(row) for row in rows.split("\n")[1:])
+    found = evidence("Are there any plots due?", Scorer("3"), rows, table_rows=TableRows(due, "Yes, 2 (Rent: due)"))
+    answer = found.quoted_text(found.quoted_answer())
+    assert answer == "Yes, 2 (Rent: due):\nPlot: 4; Rent: due [1]\nPlot: 7; Rent: due [1]"
+
+
 def test_a_row_of_two_overlapping_passages_is_listed_once():
     first, shared, last = (f"| Plot: {number} | Rent: due |" for number in (3, 4, 7))
     other = "| Plot: 5 | Rent: paid |"

@@ -29,6 +29,7 @@ from engine.generation.verdict import verdict
         ("Is the deposit refundable?", "The deposit is non-refundable.", "No"),
         ("Are dogs allowed?", "Dogs require the Landlord's written consent.", ""),
         ("Do dogs require consent?", "Dogs require the Landlord's written consent.", "Yes"),
+        ("May my dog come to Quill?", "Dogs may come to Saxby and Ellery; Quill has no room for this.", ""),
         ("Kostet das Parken extra?", "Das Parken kostet nichts.", "Nein"),
         ("May I use the water for my plants?", "Do not drink the water. Plants like it.", "Yes"),
     ],

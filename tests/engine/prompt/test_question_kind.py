@@ -13,6 +13,7 @@ QUESTIONS = {
         "Thanks, now tell me the fee",
         "Who owns the company?",
         "And since when?",
+        "How often does the filter have to be changed?",
         "How much does the deposit cost?",
         "hello, what is the rent?",
         "How can I reach the janitor?",

@@ -247,6 +247,10 @@ def test_people_with_names_are_counted(question, result):
         ("How many guests are there?", "2 (Guest: Smith, Jones)"),
         ("How many extras were booked?", ""),  # several in a cell
         ("How many bookings are there?", "3"),
+        ("Are there any bookings of Smith?", "Yes, 2 (Guest: Smith)"),
+        ("Gibt es noch Bookings von Smith?", "Ja, 2 (Guest: Smith)"),
+        ("Are there any bookings of Miller?", ""),
+        ("Are there any bookings?", ""),
     ],
 )
 def test_values_of_a_column_are_counted_and_quantities_added_up(question, result):
