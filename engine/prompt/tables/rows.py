@@ -49,8 +49,9 @@ def with_deciding_rows(finder: Finder, question: str, hits: Sequence[Hit]) -> tu
             first = [known.get(chunk) or Hit(chunk, 0.0, similarity=None, matched_words=False) for chunk in chunks]
             first = first[: MAX_ROW_CHUNKS if is_list else len(hits)]
             ordered = [*first, *(hit for hit in hits if hit not in first)]
-            meant = [rows[index][0] for index in deciding] if is_list or result or WHO.search(question) else []
-            return ordered[: max(len(hits), len(first))], TableRows(tuple(meant), result)
+            are_meant = is_list or result or (WHO.search(question) and not SUPERLATIVE.search(question))
+            meant = tuple(rows[index][0] for index in deciding) if are_meant else ()
+            return ordered[: max(len(hits), len(first))], TableRows(meant, result)
     return list(hits), NO_ROWS
 
 

@@ -79,6 +79,7 @@ def test_rows_of_the_whole_table_are_counted(question, count):
         ("Who works in IT and earns over 50?", ["Cem"]),
         ("Who works in the kitchen?", []),  # no cell says that
         ("Who approves the work of IT?", []),
+        ("Who has the highest salary?", []),  # one row, which is quoted
     ],
 )
 def test_who_is_meant_is_found_in_the_whole_table(question, names):
