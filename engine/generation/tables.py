@@ -8,9 +8,9 @@ from engine.prompt.overlap import content_stems
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.tables.amounts import numbers
 from engine.prompt.tables.columns import Cells, requested_header
-from engine.prompt.tables.conditions import conditions, filtered_rows
+from engine.prompt.tables.conditions import conditions
 from engine.prompt.tables.superlatives import ASKS_WHICH, SUPERLATIVE, Extreme, extreme_cell
-from engine.prompt.tables.totals import NAME_HEADER
+from engine.prompt.tables.totals import NAME_HEADER, listed_by_conditions
 from engine.prompt.tables.yes_no import listed_rows, said_column, said_rows
 from engine.prompt.units import Unit
 from store.markdown import parse_row
@@ -29,8 +29,12 @@ class Tables:
 
     def matching_rows(self, row: Unit) -> list[Unit]:
         """Return the rows of the table of a row that have the values which the question names; often none."""
-        units = self._rows_with(row)
-        return [units[index] for index in filtered_rows(self._prepared.standalone_question, list(map(self.row, units)))]
+        units, hits = self._rows_with(row), self._prepared.hits
+        if not units:
+            return []
+        name = hits[row.passage].chunk.document_name if hits else ""
+        rows = list(map(self.row, units))
+        return [units[index] for index in listed_by_conditions(self._prepared.standalone_question, rows, name)]
 
     def listed_rows(self, row: Unit) -> list[Unit]:
         """Return the rows of the table of a row that a question asks to list."""

@@ -20,12 +20,25 @@ TOTAL = re.compile(  # what a row with a total begins with, or ends with: 'Energ
 )
 REQUESTED = re.compile(r"\b(?:which|what|welche[rsnm]?)\s+([^\W\d_]+)", re.I)
 WHOLE_AMOUNT = re.compile(r"\b(?:amount|total|sum|betrag|summe|gesamt)", re.I)  # not of one piece
+PERSON_HEADER = re.compile(r"(?:(?:full|first|last) )?name|person", re.I)
+IDENTIFIER = re.compile(  # numbers that say which, not how much
+    r"(?:post|zip)?\W?code|zip|plz|(?:tele)?phone|tel\W?|fax|mobile|platform|gleis|rooms?|raum|zimmer|no|nr|number|id|year"
+    r"|(?:bau)?jahr|isbn|position|rank|rang|platz|floor|etage",
+    re.I,
+)
 MIN_SHARE = 0.6  # of the cells of a column of numbers, or of dates
 
 
 def data_rows(rows: Sequence[Cells]) -> Iterator[tuple[int, Cells]]:
     """Yield the rows with their index, without totals."""
-    return ((index, row) for index, row in enumerate(rows) if row and not TOTAL.match(row[0][1]))
+    return ((index, row) for index, row in enumerate(rows) if row and not is_total(row))
+
+
+def is_total(row: Cells) -> bool:
+    """Return whether a row has totals: all of its label says so, or a part and its other cells are numbers or empty."""
+    label, others = row[0][1].strip(" :"), (value.strip() for _, value in row[1:])
+    has_numbers = all(not value or cell_number(value) is not None for value in others)
+    return bool(TOTAL.fullmatch(label) or (TOTAL.match(label) and has_numbers))
 
 
 def requested_header(question: str, headers: Sequence[str]) -> str | None:
@@ -49,12 +62,15 @@ def names_columns(question: str, row: Cells) -> bool:
 
 
 def number_columns(rows: Sequence[Cells]) -> list[str]:
-    """Return the headers of the columns of numbers, without the first column, which names the rows, and years."""
+    """Return the headers of the columns of numbers that can be added up or compared.
+
+    Without the first column, which names the rows, years and numbers such as postcodes.
+    """
 
     def is_amount(value: str) -> bool:
         return cell_number(value) is not None and not YEAR.fullmatch(value.strip())
 
-    return columns_of(rows, is_amount, skip=1)
+    return [header for header in columns_of(rows, is_amount, skip=1) if not IDENTIFIER.fullmatch(header)]
 
 
 def column_currency(header: str, rows: Sequence[Cells]) -> str:

@@ -24,7 +24,7 @@ from engine.prompt.tables.columns import (
 )
 from engine.prompt.tables.dates import DATE, are_day_first, date_tests, full_date
 from engine.prompt.tables.limits import Limit, find_limits, without_limits
-from engine.prompt.tables.yes_no import denies, said_column, says_yes
+from engine.prompt.tables.yes_no import YES_OR_NO, denies, said_column, says_yes
 from engine.text import WORD, split_words
 from store.german import is_german
 
@@ -32,9 +32,13 @@ EXCLUDED = re.compile(r"(?:\b(?:not|never|nicht)|n['\u2019]t) (?:(?:the|those|ye
 NOT = "not "  # before the values that a condition excludes
 NEGATED = re.compile(r"(?:\b(?:not?|never|nicht|kein\w*)|n['\u2019]t) $", re.I)  # what follows
 DENIED = r"(?:\b(?:not?|never|nicht|kein\w*)|n['\u2019]t)(?: (?:yet|been|any|noch|als))*"
+HOW_MUCH = re.compile(
+    r"\b(?:wie (?:hoch|gut|lang\w*|gro\u00df|viel\w*)|how (?:high|long|good|low|big))\b", re.I
+)  # no values
 INFLECTED = re.compile(r"(\w{3,}?)e[mnrs]?")  # German adjectives: 'offene', 'hoher'
-MIN_STEM = 3  # letters after 'un'
+NUM_CHOICES = 2  # values of a column of which a word with 'un' denies one
 NAME = re.compile(r"\b(?:of|from|by|for|to|von|vom|f\u00fcr|an|bei)(?: the| der| dem)? ([A-Z\u00c4\u00d6\u00dc]\w+)")
+DIRECTION = re.compile(r"\b(?:from|von) [A-Z]\w+ (?:to|nach) [A-Z]|\bto [A-Z]\w+ from [A-Z]")
 OR = re.compile(r"\b(?:or|oder)\b", re.I)
 FREE_OF_CHARGE = re.compile(
     r"\b(?:free|(?:no|without|at no) (?:charge|cost|fee)|costs? nothing|kostenlos\w*|gratis|umsonst|kostenfrei\w*)\b"
@@ -46,21 +50,25 @@ FREE = re.compile(
 )
 NOT_UNDERSTOOD = re.compile(  # times, comparisons of columns, and exceptions
     r"\b(?:(?:last|this|next|past|current|previous) (?:\w+ )?(?:day|week|month|year|quarter|season)s?|recent\w*|today"
-    r"|yesterday|tomorrow|weekends?|except|without|\w+ than"
+    r"|yesterday|tomorrow|weekends?|except|without|\w+ than|both|(?:in|out of) stock|auf lager|vorr\u00e4tig"
+    r"|(?:any|every)(?:one|body|thing) but|with the exception|bis auf|abgesehen|beide\w*|sowohl|as many|as much"
     r"|(?:letzte|diese|n\u00e4chste)[mnrs]? (?:\w+ )?(?:tag|woche|monat|jahr|quartal)\w*|heute|gestern|wochenende\w*"
     r"|ohne|au\u00dfer|\w+er als)\b",
     re.I,
 )
 UNCLEAR = re.compile(  # negations other than 'not', and limits without a number: 'below the reorder level'
-    r"\b(?:no(?! \d)|none|nothing|neither|nor|kein\w*|weder|(?:all|anything|everything) but|exclud\w*"
-    r"|apart from|besides|instead of|outside|ausgenommen|statt|above|below|over|under|exceed\w*|\u00fcber|unter)\b",
+    r"\b(?:no(?! \d)|none|nothing|neither|nor|never|kein\w*|weder|nie(?:mals)?|(?:all|anything|everything) but"
+    r"|exclud\w*|apart from|besides|instead of|outside|ausgenommen|statt|above|below|over|under|exceed\w*|\u00fcber"
+    r"|unter)\b",
     re.I,
 )
 NEGATIVE_VALUE = re.compile(r"\b(?:not|no|never|none|nicht|nie|kein\w*|without|ohne)\b", re.I)
 ENDING = re.compile(r"(?:e?s|e[nmr]?|n|ed?|d|y|ies)?")  # of the forms of a word
+PEOPLE = re.compile(r"(?:who|wer)\b(?!.*\b(?:earn|verdien))", re.I)
 MAX_LIMITS = 8  # or dates in a question; each is looked for in all rows
 MAX_VALUE_WORDS = 4  # after 'not'
 UNIT_HEADER = re.compile(r"units?|unit of measure|currency|einheit|w\u00e4hrung", re.I)
+STATE_DATE = re.compile(r"birth|born|geb(?:urt|oren)|best before|expir|valid|until|g\u00fcltig|\bbis\b|ablauf", re.I)
 PLAIN_DATE = re.compile(r"date|datum|day|tag", re.I)
 NUM_SHARED_LETTERS = 4
 
@@ -73,6 +81,7 @@ class Condition:
     text: str  # for the user, such as 'open', 'over 500' or 'March 2025'
     is_met: Callable[[str], bool]
     words: str  # of the question that it explains
+    is_denied: bool = False  # whether the question says what is not the case
 
     def __str__(self) -> str:
         return f"{self.header}: {self.text}"
@@ -81,7 +90,7 @@ class Condition:
 def conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
     """Return a question's conditions on the rows of a table; None if one is not understood or fits no column."""
     rows = [row for _, row in data_rows(rows)]
-    question = in_table_words(question, rows)
+    question = HOW_MUCH.sub(" ", in_table_words(question, rows))
     dates = _date_conditions(question, rows)
     if dates is None or NOT_UNDERSTOOD.search(without_limits(question)):
         return None
@@ -89,7 +98,9 @@ def conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
     limits = _limit_conditions(rest, rows)
     rest = without_limits(rest)
     values = named_values(rest, rows)
-    if limits is None or values is None:
+    if limits is None or values is None or _names_function_word(rest, rows):
+        return None
+    if OR.search(rest) and EXCLUDED.search(rest):  # not this or that
         return None
     found = [*values, *dates, *limits]
     named = set(split_words(" ".join(each.words for each in values)))
@@ -105,7 +116,7 @@ def conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
         if is_unclear or understood & content_stems(header):  # or which column is meant?
             return None
         is_no = bool(denial) or denies(others, header)
-        found.append(Condition(header, "no" if is_no else "yes", _says_no if is_no else says_yes, header))
+        found.append(Condition(header, "no" if is_no else "yes", _says_no if is_no else says_yes, header, is_no))
         understood |= content_stems(header)
     if not set(map(stem, EXCLUDED.findall(rest.lower()))) <= understood | _left_out(values, rows):
         return None
@@ -114,30 +125,47 @@ def conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
             if len(holders) > 1:
                 return None
             found.append(Condition(holders[0], name, _has_word(name), name))
-    is_choice = bool(OR.search(rest)) and len({each.header for each in found}) > 1  # this or that column
-    return None if is_choice else found
+    num_columns = len({each.header for each in found})
+    is_choice = bool(OR.search(rest)) and num_columns > 1  # this or that column
+    is_unclear = is_choice or (num_columns == 1 and bool(DIRECTION.search(rest)))  # 'from A to B'
+    return None if is_unclear else found
 
 
 def in_table_words(question: str, rows: Sequence[Cells]) -> str:
     """Return a question with forms of a table's words as it has them: 'offene' as 'offen', 'unpaid' as 'not paid'."""
-    words = {word for row in rows for _, value in row for word in split_words(value)}
-    known = words | {word for row in rows for header, _ in row for word in split_words(header)}
+    columns = defaultdict[str, set[str]](set)
+    for row in rows:
+        for header, value in row:
+            columns[header].add(value.strip().lower())
+    words = {word for values in columns.values() for value in values for word in split_words(value)}
+    known = words | {word for header in columns for word in split_words(header)}
     is_in_german = is_german(question)
-    by_stem = {stem(word): word for word in known}
+    two = [
+        text for header, values in columns.items() if len(values) == NUM_CHOICES for text in (header.lower(), *values)
+    ]
 
     def as_in_table(match: re.Match[str]) -> str:
-        word = match[0].lower()
-        if word in known:
-            return match[0]
+        word = match[0]
+        if not word.islower() or word in known:
+            return word
         form = INFLECTED.fullmatch(word) if is_in_german else None
         if form and (base := form[1].replace("hoh", "hoch")) in words:
             return base
         rest = word.removeprefix("un")
-        if rest != word and len(rest) >= MIN_STEM and (positive := by_stem.get(stem(rest))):
-            return f"{'nicht' if is_in_german else 'not'} {positive}"
-        return match[0]
+        denied = next((text for text in two if rest != word and is_form(text, rest)), "")
+        return f"{'nicht' if is_in_german else 'not'} {denied}" if denied else word
 
     return WORD.sub(as_in_table, question)
+
+
+def _names_function_word(question: str, rows: Sequence[Cells]) -> bool:
+    """Return whether a question may name a value that is a function word: 'Will', 'US', 'A', 'in'."""
+    values = {value.strip() for row in rows for _, value in row}
+    values = {
+        value for value in values if WORD.search(value) and not YES_OR_NO.fullmatch(value) and not content_stems(value)
+    }
+    _, _, after_first = question.partition(" ")
+    return any(re.search(rf"(?<!\w){re.escape(value)}(?!\w)", after_first) for value in values)
 
 
 def rows_that_meet(found: Sequence[Condition], rows: Sequence[Cells]) -> list[int]:
@@ -145,13 +173,6 @@ def rows_that_meet(found: Sequence[Condition], rows: Sequence[Cells]) -> list[in
     return [
         index for index, row in data_rows(rows) if all(each.is_met(dict(row).get(each.header, "")) for each in found)
     ]
-
-
-def filtered_rows(question: str, rows: Sequence[Cells]) -> list[int]:
-    """Return the rows that meet the conditions of a question; none instead of all."""
-    found = conditions(question, rows)
-    met = rows_that_meet(found, rows) if found else []
-    return met if len(met) < len(rows) else []
 
 
 def named_values(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
@@ -178,7 +199,13 @@ def named_values(question: str, rows: Sequence[Cells]) -> list[Condition] | None
     for header, value in (*free, *(cell for cell in negative if cell[1] in wanted.get(cell[0], ()))):
         found.setdefault(header, set()).add(value)
     return [
-        Condition(header, f"{negation}{', '.join(sorted(values))}", test(frozenset(values)), " ".join(sorted(values)))
+        Condition(
+            header,
+            f"{negation}{', '.join(sorted(values))}",
+            test(frozenset(values)),
+            " ".join(sorted(values)),
+            is_denied=bool(negation),
+        )
         for named, negation, test in ((found, "", _is_in), (excluded, NOT, _is_not_in))
         for header, values in named.items()
     ]
@@ -220,15 +247,14 @@ def _has_words(text: str, value: str) -> bool:
 
 def _has_forms(text: str, value: str) -> bool:
     """Return whether a text has a form of each word of a value: 'deliveries' of 'delivery', but not 'deliverer'."""
-
-    def is_form(one: str, other: str) -> bool:
-        shared = next(
-            (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
-        )
-        return stem(one) == stem(other) and all(ENDING.fullmatch(word[shared:]) for word in (one, other))
-
     words = split_words(text)
-    return all(any(is_form(one, other) for other in words) for one in split_words(value))
+    return all(any(stem(one) == stem(other) and is_form(one, other) for other in words) for one in split_words(value))
+
+
+def is_form(one: str, other: str) -> bool:
+    """Return whether two words differ in their endings only."""
+    shared = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return all(ENDING.fullmatch(word[shared:]) for word in (one, other))
 
 
 def _columns_with(name: str, rows: Sequence[Cells]) -> list[str]:
@@ -289,11 +315,22 @@ def _limited_column(question: str, limit: str, rows: Sequence[Cells]) -> str | N
     """
     sign, stems = currency(limit), content_stems(question)
     columns = [header for header in number_columns(rows) if not sign or is_money(header, rows)]
-    named = [header for header in columns if content_stems(header) & stems] or columns
+    named = [header for header in columns if content_stems(header) & stems]
+    if not named and not _limit_unit(limit):  # an amount of money, but not of people: 'Who is over 60?'
+        is_clear = len(columns) == 1 and is_money(columns[0], rows) and not PEOPLE.match(question)
+        columns = columns if is_clear else []
+    named = named or columns
     header = named[0] if len(named) == 1 else amount_column(rows) if sign else None
     if header is None or not _has_unit(header, limit, rows):
         return None
     return header if are_comparable(dict(row).get(header, "") for row in rows) else None
+
+
+def _limit_unit(limit: str) -> str:
+    """Return the unit or currency of a limit; '' without one."""
+    match = re.search(r"(?:[^\W\d_]+|%)$", limit.strip())
+    unit = match[0].lower() if match else ""
+    return currency(limit) or ("" if STOP_WORD.fullmatch(unit) else unit)
 
 
 def _has_unit(header: str, limit: str, rows: Sequence[Cells]) -> bool:
@@ -301,9 +338,8 @@ def _has_unit(header: str, limit: str, rows: Sequence[Cells]) -> bool:
     if sign := currency(limit):
         others = {currency(value) for row in rows for name, value in row if UNIT_HEADER.fullmatch(name)}
         return {column_currency(header, rows), *others} <= {"", sign}
-    match = re.search(r"(?:[^\W\d_]+|%)$", limit.strip())
-    unit = match[0].lower() if match else ""
-    if not unit or STOP_WORD.fullmatch(unit):
+    unit = _limit_unit(limit)
+    if not unit:
         return True
     cells = (CELL_NUMBER.fullmatch(dict(row).get(header, "").strip()) for row in rows)
     units = {stem(cell["unit"].lower()) for cell in cells if cell and cell["unit"]}
@@ -346,12 +382,16 @@ def _date_conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | 
     return [Condition(named, each.text, each.is_met, each.text) for each in tests]
 
 
-def date_column(question: str, rows: Sequence[Cells]) -> str | None:
-    """Return the column of dates that a question means: one that it names, or 'Date', or the only one."""
+def date_column(question: str, rows: Sequence[Cells], is_strict: bool = False) -> str | None:
+    """Return the column of dates that a question means: one that it names, or 'Date'; if not strict, the only one."""
     columns = _date_columns(rows)
     stems = {word[:NUM_SHARED_LETTERS] for word in content_stems(question)}  # 'closed' in 'Closing date'
     named = [header for header in columns if {word[:NUM_SHARED_LETTERS] for word in content_stems(header)} & stems]
-    named = named or [header for header in columns if PLAIN_DATE.fullmatch(header)] or columns
+    named = (
+        named
+        or [header for header in columns if PLAIN_DATE.fullmatch(header)]
+        or [header for header in columns if not is_strict and not STATE_DATE.search(header)]
+    )
     return named[0] if len(named) == 1 else None
 
 

@@ -18,10 +18,15 @@ DATE = re.compile(
     re.I,
 )
 RELATION = re.compile(
-    r"\b(?:(?P<before>before|vor)|(?P<after>after|nach)|(?P<since>since|seit|ab)"
-    r"|(?P<until>until|till|up to|by|bis))(?: (?:the|dem|zum))? $",
+    r"\b(?:(?P<since>(?:on|in) or after|since|seit|ab)|(?P<until>(?:on|in) or before|until|till|up to|by|bis)"
+    r"|(?P<before>before|prior to|vor)|(?P<after>after|nach))(?: (?:the|dem|zum))? $",
     re.I,
 )
+UNCLEAR_PART = re.compile(
+    r"\b(?:end|beginning|start|late|early|mid|middle|week|half|ende|anfang|mitte|woche)\W+(?:of |in )?(?:the )?$", re.I
+)
+FROM_ON = re.compile(r"\s(?:on(?:wards?)?|an)\b", re.I)  # 'from March on'
+AFTER_VERB = re.compile(r"\b(?:did|does|do|has|have|had|hat|haben) $", re.I)  # 'did Jan ...?', a name
 BEFORE_MAY = re.compile(r"\b(?:in|of|during|since|before|after) $", re.I)
 BEFORE_AMOUNT = re.compile(
     r"(?:[\u20ac\u00a3$]|\b(?:over|above|under|below|than|least|most|\u00fcber|unter|als|mindestens|h\u00f6chstens))"
@@ -41,6 +46,7 @@ QUARTER = re.compile(
     re.I,
 )
 SLASHES = re.compile(r"(\d\d?)/(\d\d?)/(?:19|20)\d\d\b")
+MAX_RELATION_CHARS = 40  # before a date
 MONTHS_PER_YEAR = 12
 MONTHS_PER_QUARTER = 3
 
@@ -61,7 +67,10 @@ def date_tests(question: str) -> list[DateTest] | None:
     found = []
     rest = question
     for start, end, first, last in _periods(question):
-        relation = RELATION.search(question[:start])
+        before = question[max(0, start - MAX_RELATION_CHARS) : start]
+        if UNCLEAR_PART.search(before) or FROM_ON.match(question, end) or AFTER_VERB.search(before):
+            return None
+        relation = RELATION.search(before)
         kind = relation.lastgroup if relation and relation.lastgroup else "in"
         text = f"{relation[0] if relation else ''}{question[start:end]}".strip()
         needs_one_year = first[0] is None and (kind != "in" or first != last)

@@ -10,14 +10,16 @@ from itertools import islice
 
 from engine.prompt.question_kind import QuestionKind, question_kind
 from engine.prompt.tables.columns import Cells
-from engine.prompt.tables.conditions import conditions, filtered_rows, rows_that_meet
+from engine.prompt.tables.conditions import conditions, rows_that_meet
 from engine.prompt.tables.superlatives import ASKS_WHICH, SUPERLATIVE, extreme_cell
 from engine.prompt.tables.totals import (
+    AND,
     COUNTED,
     EMPTY,
     NO_ROWS,
     TableRows,
     asks_for_result,
+    listed_by_conditions,
     result_of_rows,
     strict_conditions,
 )
@@ -26,6 +28,7 @@ from store.markdown import parse_row
 from store.types import Chunk, Finder, Hit
 
 WHO = re.compile(r"^(?:who|wer)\b", re.I)
+WITH = re.compile(r"\b(?:with|for|to|by|mit|f\u00fcr|bei|an)\b", re.I)  # others than those meant
 EARNS = re.compile(r"\b(?:earn(?:s|ed|ing)?|verdien\w*)\b", re.I)  # more than an amount
 MAX_CHUNKS = 200  # of a document whose rows are read: about 2,000 rows
 MAX_ROW_CHUNKS = 8  # with rows that a question asks for
@@ -80,10 +83,12 @@ def _deciding_rows(question: str, table: Sequence[Row], is_list: bool, has_resul
         extreme = extreme_cell(question, rows, similarities={})
         return [extreme.row] if extreme and extreme.is_certain and not extreme.is_header else [], ""
     if is_list and conditions(question, rows) != []:
-        return filtered_rows(question, rows), ""
-    if WHO.search(question):
+        return listed_by_conditions(question, rows, table[0][1].document_name), ""
+    if WHO.search(question) and not WITH.search(question):
         named = strict_conditions(question, rows, table[0][1].document_name, empty=(*EMPTY, EARNS))
-        if named:
+        if named and not (
+            AND.search(question) and any(", " in each.text for each in named)
+        ):  # of two teams, or either?
             return rows_that_meet(named, rows), ""
     return said_rows(question, rows, is_strict=not is_list), ""
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from engine.prompt.overlap import content_stems
 from engine.prompt.question_kind import AUXILIARY
 from engine.prompt.tables.amounts import DIGITS, NUMBER, separators, signed_number
-from engine.prompt.tables.columns import MIN_SHARE, TOTAL, Cells, data_rows, requested_header
+from engine.prompt.tables.columns import MIN_SHARE, PERSON_HEADER, TOTAL, Cells, data_rows, requested_header
 from engine.prompt.tables.conditions import conditions, date_column, rows_that_meet
 from engine.prompt.tables.dates import are_day_first, full_date
 
@@ -29,6 +29,9 @@ MOST = (
 )
 ASKS_WHICH = re.compile(r"\b(?:which|who|whose|welche[rsnm]?|wer|wo|where|what(?!['\u2019]s| is))\b", re.I)
 ASKS_WHAT = re.compile(r"\bwhat(?:['\u2019]s| is| was)\b|\bwas (?:ist|war)\b", re.I)
+ORDINAL = re.compile(
+    r"\b(?:second|third|fourth|fifth|\d+(?:nd|rd|th)?|two|three|four|five|zwei(?:t\w*)?|drei|dritt\w*|vier\w*) $", re.I
+)  # before a superlative: the second, or several
 PRONOUN = re.compile(r"most|least|fewest|meisten|wenigsten", re.I)  # 'what is the most that I may spend?'
 SUPERLATIVE = re.compile(
     rf"(?:{ASKS_WHICH.pattern}|{ASKS_WHAT.pattern})"
@@ -88,7 +91,7 @@ def extreme_cell(question: str, rows: Sequence[Cells], similarities: Mapping[str
     similarities  of the headers and labels to the question; they decide what is compared if no word does
     """
     match = SUPERLATIVE.search(question)
-    if match is None:
+    if match is None or ORDINAL.search(question[: match.start("superlative")]):
         return None
     if ASKS_WHAT.match(match[0]):  # for a value, not for what has it
         best = None if PRONOUN.fullmatch(match["superlative"]) else _extreme_row(question, rows, match, {})
@@ -137,6 +140,10 @@ def _extreme_row(
         return None
     own = rows[row_of[best]]
     label = requested_header(question, [header for header, _ in own])
+    named_rows = [dict(row).get(label or row[0][0], "") for row in rows_meant if row]
+    is_other = bool(re.match("who|wer", question, re.I)) and not PERSON_HEADER.fullmatch(own[0][0])
+    if PRONOUN.fullmatch(match["superlative"]) and (is_other or len(set(named_rows)) < len(named_rows)):
+        return None  # each has several rows, which are to be added up
     return Extreme(row_of[best], dict(own).get(label or "", own[0][1]), bool(dates or named(column.title, stems)))
 
 
@@ -169,7 +176,7 @@ def _columns(rows: Sequence[Cells]) -> list[Values]:
 
 def _dates(question: str, rows: Sequence[Cells]) -> Values | None:
     """Return the dates of the column that a question means, as numbers; None if that is unclear."""
-    title = date_column(question, [row for row in rows if row])
+    title = date_column(question, [row for row in rows if row], is_strict=True)
     cells = [(dict(row).get(title or "", ""), index) for index, row in data_rows(rows)]
     dates = [(date, index) for value, index in cells if (date := full_date(value))]
     if title is None or len(dates) < max(MIN_ROWS, MIN_SHARE * len(cells)):

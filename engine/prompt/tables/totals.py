@@ -5,16 +5,24 @@ none if the question has a word that is no such condition.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 
 from engine.prompt.followups import CLITIC
-from engine.prompt.overlap import content_stems, stem
-from engine.prompt.question_kind import AUXILIARY, PREPOSITION, split_parts
+from engine.prompt.overlap import content_stems, content_words, stem
+from engine.prompt.question_kind import AUXILIARY, PREPOSITION, QuestionKind, question_kind, split_parts
 from engine.prompt.tables.amounts import CELL_NUMBER, are_comparable, cell_number, currency, separators
-from engine.prompt.tables.columns import TOTAL, Cells, amount_column, column_currency, data_rows, number_columns
-from engine.prompt.tables.conditions import UNIT_HEADER, Condition, conditions, in_table_words, rows_that_meet
+from engine.prompt.tables.columns import (
+    PERSON_HEADER,
+    TOTAL,
+    Cells,
+    amount_column,
+    column_currency,
+    data_rows,
+    number_columns,
+)
+from engine.prompt.tables.conditions import UNIT_HEADER, Condition, conditions, in_table_words, is_form, rows_that_meet
 from engine.prompt.tables.superlatives import SUPERLATIVE
 from engine.text import split_words
 from store.german import is_german
@@ -24,8 +32,14 @@ COUNTED = re.compile(  # the words before the verb, or the first two
 )
 ANY = re.compile(r"^(?:(?:are|is) there(?: still)?(?: any)?|(?P<german>(?:gibt es|haben wir)(?: noch)?))\b", re.I)
 OF = re.compile(rf"\s(?:of|with|without|{PREPOSITION})\s.*", re.I | re.S)  # what follows the word that is counted
-NAME_HEADER = re.compile(r"(?:(?:full|first|last) )?name|person|id|no|nr|nummer|number|#", re.I)
-PEOPLE = "employees people persons staff members colleagues workers mitarbeiter personen leute mitglieder kollegen"
+NAME_HEADER = re.compile(rf"{PERSON_HEADER.pattern}|id|no|nr|nummer|number|#", re.I)
+PEOPLE = {"employees", "people", "persons", "staff", "team", "members", "colleagues", "workers"}
+PEOPLE |= {"mitarbeiter", "personal", "personen", "leute", "mitglieder"}
+PERSONAL = re.compile(  # or about what may be, which no table says
+    r"\b(?:I|may|(?i:my|mine|me|your?|ich|mein\w*|mir|mich|can|must|should|could|would|might|shall|kann|darf|muss|soll\w*))\b"
+)
+UMLAUTS = str.maketrans("\u00e4\u00f6\u00fc", "aou")
+VERB_ENDING = re.compile(r"s|e?d|er|ing|en?|t")
 ALL = re.compile(
     r"\b(?:there|in (?:total|all)|altogether|overall|(?:listed )?in (?:the|this) (?:list|table|file)|insgesamt|stehen"
     r"|in der (?:liste|tabelle|datei))\b",
@@ -54,13 +68,26 @@ EMPTY_WORD = re.compile(
     re.I,
 )
 EMPTY = (CLITIC, ALL, SUM, EMPTY_WORD)  # what does not say which rows are meant
+HAPPENED = re.compile(r"\b(?:was|were|did|been|wurden?|haben|hat|(?:in )?total|altogether|insgesamt)\b", re.I)
+LIST_WORD = re.compile(
+    r"\b(?:list|show|find|give|name[ds]?|which|that|those|still|yet|currently|everyone|everybody|there|from|nenn\w*|zeig\w*"
+    r"|liste\w*|gibt|noch|stehen|sind)\b",
+    re.I,
+)
+EVERY = re.compile(r"\b(?:all|alle[nrs]?|every|each|jede\w*)\b", re.I)
+AND = re.compile(r"\b(?:and|und)\b", re.I)
+NO_VALUE = re.compile(r"|[-\u2013\u2014?]|none|n/?a|tbd|unassigned|keine?[rs]?|unbekannt|unknown", re.I)
+UNIT_PRICE = re.compile(r"\b(?:unit|each|per|rate|balance|saldo|pro)\b|einzel|st\u00fcckpreis", re.I)  # is not added up
+PRICE = re.compile(r"price|preis|cost|kosten", re.I)
+STOCK = re.compile(r"stock|bestand|quantity|qty|menge|anzahl", re.I)
+QUANTITY = re.compile(r"quantity|qty|pieces|units|count|menge|anzahl|st\u00fcck(?:zahl)?", re.I)
 SEVERAL = re.compile(r"[,;/&+]|\b(?:and|und)\b")  # values in one cell
+MAX_NEGATIVE = 0.2  # of the amounts that are added up as costs or as income
 MAX_VALUES = 12  # that are counted and named
 MIN_TABLE_ROWS = 8  # a smaller table with a sum or mean says it itself
 MIN_ROWS = 2  # that are added up
 MIN_DECIMALS = 2  # of a mean, and of an amount of money that is not whole
-MIN_FORM = 3  # letters of a form of a header
-MIN_SHARED_LETTERS = 4  # of what rows are called: 'Beleg', 'Belege'
+MIN_VERB = 3  # letters of the verb of a header
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +113,8 @@ def result_of_rows(question: str, rows: Sequence[Cells], document_name: str) -> 
         return [], ""
     if match := ANY.search(question):
         return _any(question, rows, document_name, "Ja" if match["german"] else "Yes")
+    if question_kind(question) is QuestionKind.YES_NO:  # 'Is the mean over 5?'
+        return [], ""
     return (_counted if COUNTED.search(question) else _added_up)(question, rows, document_name)
 
 
@@ -98,19 +127,21 @@ def _counted(question: str, rows: Sequence[Cells], document_name: str) -> tuple[
     if counted is None:
         return [], ""
     words = OF.sub("", counted[1]).split()[-1:] if counted[1] else counted[2].split()
-    heads = {stem(word.lower()) for word in words}
-    columns = [header for header, _ in rows[0][1:] if _stems(header) == heads]
+    heads = [word.lower() for word in words]
+    columns = [
+        header for header, _ in rows[0][1:] if len(named := content_words(header)) == 1 and _is_plural(heads[0], *named)
+    ]
     found = strict_conditions(question, rows, document_name, " ".join(columns))
     if found is None or len(columns) > 1:
         return [], ""
     if columns:
         return _values_of(columns[0], question, rows, found)
     names = _row_names(rows, document_name)
-    if NAME_HEADER.fullmatch(rows[0][0][0]):  # 'how many engineers', each of which has a name
-        names |= {word[:MIN_SHARED_LETTERS] for each in found for word in content_stems(each.words)}
-    asked = {word for word in _stems(question, EMPTY) if word[:MIN_SHARED_LETTERS] not in names}
+    if PERSON_HEADER.fullmatch(rows[0][0][0]):  # 'how many engineers', each of which has a name
+        names |= {word for each in found for word in content_words(each.words)}
+    asked = [word for word in _words(question, EMPTY) if not _is_named(word, names)]
     met = rows_that_meet(found, rows) if found or not asked else []
-    is_name = any(word[:MIN_SHARED_LETTERS] in names for word in heads)
+    is_name = any(_is_named(head, names) for head in heads)
     if not met or not is_name or len({rows[index][0][1] for index in met}) < len(met):
         return [], ""
     return met, f"{len(met)} ({'; '.join(map(str, found))})" if found else str(len(met))
@@ -118,7 +149,9 @@ def _counted(question: str, rows: Sequence[Cells], document_name: str) -> tuple[
 
 def _any(question: str, rows: Sequence[Cells], document_name: str, yes: str) -> tuple[list[int], str]:
     """Return the rows that a question asks for, if there are any, and a yes with their number."""
-    found = strict_conditions(question, rows, document_name, empty=(*EMPTY, ANY))
+    has_stock = any(STOCK.search(name) for name, _ in rows[0])  # of which nothing may be left
+    is_unclear = has_stock or EVERY.search(question) or AND.search(question)  # for all, or for each of two
+    found = None if is_unclear else strict_conditions(question, rows, document_name, empty=(*EMPTY, ANY))
     met = rows_that_meet(found, rows) if found else []
     if not found or not met:
         return [], ""
@@ -131,15 +164,17 @@ def _values_of(column: str, question: str, rows: Sequence[Cells], found: Sequenc
     Of quantities, such as 'Nights' but not 'Room', the sum.
     """
     if column in number_columns(rows):
-        is_quantity = column.endswith("s") and column.lower() in split_words(question)
+        is_quantity = column.endswith("s") and column.lower() in split_words(question) and HAPPENED.search(question)
         return _total(question, rows, column, found) if is_quantity else ([], "")
-    if any(each.header == column for each in found):
+    if any(each.header == column or each.is_denied for each in found) or AND.search(question):
         return [], ""
     met = rows_that_meet(found, rows)
-    values = list(dict.fromkeys(value for index in met if (value := dict(rows[index]).get(column, "").strip())))
+    cells = (dict(rows[index]).get(column, "").strip() for index in met)
+    values = list(dict.fromkeys(value for value in cells if not NO_VALUE.fullmatch(value)))
     if not values or len(values) > MAX_VALUES or any(map(SEVERAL.search, values)):
         return [], ""
-    return met, f"{len(values)} ({'; '.join([f'{column}: ' + ', '.join(values), *map(str, found)])})"
+    count = f"{len(values)} {'verschiedene' if is_german(question) else 'different'}"
+    return met, f"{count} ({'; '.join([f'{column}: ' + ', '.join(values), *map(str, found)])})"
 
 
 def _added_up(question: str, rows: Sequence[Cells], document_name: str) -> tuple[list[int], str]:
@@ -164,7 +199,11 @@ def _total(question: str, rows: Sequence[Cells], header: str, found: Sequence[Co
     met = rows_that_meet(found, rows)
     is_mean = bool(MEAN.search(question))
     values = [number for index in met if (number := cell_number(dict(rows[index]).get(header, ""))) is not None]
-    if len(met) < MIN_ROWS or len(values) < len(met) or not _can_be_added(rows, header, is_mean):
+    num_negative = sum(value < 0 for value in values)  # 'earn' or 'spend'?
+    is_signed = bool(AMOUNT_WORD.search(question)) and MAX_NEGATIVE * len(values) < num_negative < len(values)
+    is_price = PRICE.search(header) and any(QUANTITY.fullmatch(name) for name, _ in rows[0])
+    is_unclear = is_signed or (not is_mean and (is_price or UNIT_PRICE.search(header.replace("_", " "))))
+    if is_unclear or len(met) < MIN_ROWS or len(values) < len(met) or not _can_be_added(rows, header, is_mean):
         return [], ""
     amount = _format(sum(values) / len(values) if is_mean else sum(values), rows, header, is_mean)
     is_in_german = is_german(question)
@@ -202,38 +241,68 @@ def strict_conditions(
     header  of the column that is asked for
     empty  what is no condition
     """
-    found = conditions(question, rows)
+    found = None if PERSONAL.search(question) else conditions(question, rows)
     if found is None:
         return None
     question = in_table_words(question, rows)
-    names = _row_names(rows, document_name)
-    in_cells = _stems(" ".join(value for row in rows for _, value in row))
-    headers = _stems(" ".join(each.header for each in found))
-    explained = headers | _stems(" ".join(each.words for each in found))
-    explained |= _stems(f"{document_name} {header}") - in_cells
+    names, in_cells = (
+        _row_names(rows, document_name),
+        content_stems(" ".join(value for row in rows for _, value in row)),
+    )
+    headers = content_words(" ".join(each.header for each in found))
+    explained = set(map(stem, headers)) | set(map(stem, _words(" ".join(each.words for each in found))))
+    explained |= content_stems(f"{document_name} {header}") - in_cells
 
     def is_explained(word: str) -> bool:
-        is_form = any(each.startswith(word) or word.startswith(each) for each in headers)  # 'own' of 'Owner'
-        return word in explained or word[:MIN_SHARED_LETTERS] in names or (is_form and len(word) >= MIN_FORM)
+        return stem(word) in explained or _is_named(word, names) or any(_is_verb_of(each, word) for each in headers)
 
-    return found if all(map(is_explained, _stems(question, empty))) else None
+    return found if all(map(is_explained, _words(question, empty))) else None
+
+
+def listed_by_conditions(question: str, rows: Sequence[Cells], document_name: str) -> list[int]:
+    """Return the rows that a question asks to list by conditions; none instead of all, or if one may be unknown."""
+    is_of_sums = SUM.search(question) or MEAN.search(question)  # 'Which customers paid over 900 in total?'
+    found = None if is_of_sums else strict_conditions(question, rows, document_name, empty=(*EMPTY, LIST_WORD))
+    met = rows_that_meet(found, rows) if found else []
+    return met if len(met) < len(rows) else []
 
 
 def _row_names(rows: Sequence[Cells], document_name: str) -> set[str]:
-    """Return the first letters of what the rows are called: 'Beleg', also for 'Belege'.
+    """Return what the rows are called: the header of the first column, and if that is a name or number, more words.
 
-    The header of the first column says it; where that is only 'Name' or a number, the document's name does.
+    These are those of the document's name, and words for people if that has one.
     """
     header = rows[0][0][0]
-    names = f"{header} {document_name} {PEOPLE}" if NAME_HEADER.fullmatch(header) else header
-    return {name[:MIN_SHARED_LETTERS] for name in _stems(names)}
+    names = content_words(header)
+    if NAME_HEADER.fullmatch(header):
+        names |= content_words(document_name)
+    if names & PEOPLE and PERSON_HEADER.fullmatch(header):
+        names |= PEOPLE
+    return names
 
 
-def _stems(text: str, empty: Sequence[re.Pattern[str]] = ()) -> set[str]:
-    """Return the stems of a text without the words that do not say which rows are meant, but with 'old' and 'a day'."""
+def _is_named(word: str, names: Set[str]) -> bool:
+    """Return whether a word is a form of one of these: 'Belege' of 'Beleg', 'F\u00e4lle' of 'Fall'."""
+    folded = word.translate(UMLAUTS)
+    return any(is_form(folded, name.translate(UMLAUTS)) for name in names)
+
+
+def _is_plural(word: str, noun: str) -> bool:
+    word, noun = word.translate(UMLAUTS), noun.translate(UMLAUTS)
+    return bool(re.fullmatch(rf"{re.escape(noun)}(?:s|es|en?|n|er)?|{re.escape(noun[:-1])}ies", word))
+
+
+def _is_verb_of(header: str, word: str) -> bool:
+    """Return whether a word is the verb of a header, or the reverse: 'started' of 'Start', 'own' of 'Owner'."""
+    short, long = sorted((header, word), key=len)
+    return len(short) >= MIN_VERB and long.startswith(short) and bool(VERB_ENDING.fullmatch(long[len(short) :]))
+
+
+def _words(text: str, empty: Sequence[re.Pattern[str]] = ()) -> set[str]:
+    """Return the words of a text without those that do not say which rows are meant, but with 'old' and 'a day'."""
     for pattern in empty:
         text = pattern.sub(" ", text)
-    return content_stems(text) | set(map(stem, SAYS_WHICH.findall(text.lower())))
+    return content_words(text) | set(SAYS_WHICH.findall(text.lower()))
 
 
 def _added_column(question: str, rows: Sequence[Cells]) -> str | None:

@@ -74,6 +74,8 @@ def test_only_the_rows_that_the_question_means_are_compared():
         ("What is the highest tower?", None),
         ("What is the most that an amount may be?", None),
         ("Which order came first or second?", None),
+        ("Which is the second most recent order?", None),
+        ("What are the three highest amounts?", None),
     ],
 )
 def test_dates_are_compared_and_values_asked_for(question, expected):
@@ -85,6 +87,18 @@ def test_dates_are_compared_and_values_asked_for(question, expected):
         "A-4 | 2025-05-01 | 2025-06-01 | late | 40",
     )
     assert found(question, rows) == expected
+
+
+def test_dates_that_the_question_does_not_name_are_not_compared():
+    rows = table("Name | Birth date | Club", "Ann | 1990-02-03 | A", "Ben | 1980-02-03 | B", "Cem | 1985-05-06 | A")
+    assert found("Who finished last?", rows) is None
+    assert found("Who has the latest birth date?", rows) == (0, "Ann")
+
+
+def test_rows_with_the_same_name_have_to_be_added_up():
+    rows = table("Player | Goals", "Ann | 3", "Ben | 4", "Ann | 2")
+    assert found("Which player has the most goals?", rows) is None
+    assert found("Which player has the highest goals?", rows) == (1, "Ben")
 
 
 def test_similarity_decides_where_no_word_names_the_column():

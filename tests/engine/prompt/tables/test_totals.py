@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.prompt.tables.totals import result_of_rows
+from engine.prompt.tables.totals import listed_by_conditions, result_of_rows
 
 ROWS = [
     [
@@ -151,7 +151,7 @@ def test_what_is_paid_is_a_state_where_a_column_says_so():
 
 def test_a_number_that_names_rows_is_not_added_up():
     rows = [[("Booking", f"B-{n}"), ("Room", room), ("Price", "5")] for n, room in enumerate(["203", "101"] * 5)]
-    assert result_of_rows("What is the total of room 203?", rows, "bookings.csv") == ([], "")
+    assert result_of_rows("What is the total of room 203?", rows, "bookings.csv")[1].startswith("25 (sum: Price")
     assert result_of_rows("What do rooms cost on average?", rows, "bookings.csv") == ([], "")
     assert result_of_rows("What is the total price of room 203?", rows, "bookings.csv")[1].startswith("25 (")
 
@@ -219,8 +219,8 @@ def test_rows_are_counted_only_if_each_is_another_one_and_subtotals_are_none():
         ("How many people work in IT?", "2 (Department: IT)"),
         ("How many engineers do we have?", "1 (Role: Engineer)"),
         ("How many employees started after 2020?", "3 (Start: after 2020)"),
-        ("How many departments are there?", "2 (Department: IT, HR)"),
-        ("How many departments have clerks?", "2 (Department: IT, HR; Role: Clerk)"),
+        ("How many departments are there?", "2 different (Department: IT, HR)"),
+        ("How many departments have clerks?", "2 different (Department: IT, HR; Role: Clerk)"),
         ("How many employees work in Rome?", ""),
         ("How many roles of engineers are there?", ""),
     ],
@@ -243,8 +243,8 @@ def test_people_with_names_are_counted(question, result):
     [
         ("How many nights were booked?", "9 (sum: Nights; 3 rows)"),
         ("How many nights did Smith book?", "7 (sum: Nights; 2 rows; Guest: Smith)"),
-        ("How many rooms are there?", ""),  # a number that names them is not added up
-        ("How many guests are there?", "2 (Guest: Smith, Jones)"),
+        ("How many rooms are there?", "2 different (Room: 101, 7)"),  # a number that names them is not added up
+        ("How many guests are there?", "2 different (Guest: Smith, Jones)"),
         ("How many extras were booked?", ""),  # several in a cell
         ("How many bookings are there?", "3"),
         ("Are there any bookings of Smith?", "Yes, 2 (Guest: Smith)"),
@@ -262,6 +262,84 @@ def test_values_of_a_column_are_counted_and_quantities_added_up(question, result
     )
     rows = [list(zip(header, row, strict=True)) for row in cells]
     assert result_of_rows(question, rows, "bookings.csv")[1] == result
+
+
+def table(header, *lines):
+    names = header.split("; ")
+    return [list(zip(names, line.split("; "), strict=True)) for line in lines]
+
+
+TICKETS = table(
+    "Ticket; Agent; Country; Grade; Hours; Category",
+    "T-1; Will; US; A; 2; Work",
+    "T-2; Mia; CA; B; 3; Home",
+    "T-3; Will; US; B; 4; Home",
+)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "How many tickets does Will have?",  # names that are function words
+        "How many tickets are there in the US?",
+        "How many tickets have an A?",
+        "How many tickets do I have?",
+        "How many tickets can I open?",
+        "How many hours do I have to work?",
+        "How many hours are in a ticket?",
+        "How many ticketing systems are there?",
+        "Are there as many tickets of Mia as of Will?",
+        "How many tickets are not B or C?",
+        "Is the average number of hours over 2?",
+        "Have all tickets of Mia been closed?",
+    ],
+)
+def test_no_result_for_what_the_table_may_not_say(question):
+    assert result_of_rows(question, TICKETS, "tickets.csv") == ([], "")
+
+
+def test_rows_are_called_by_forms_of_their_name():
+    rows = table("Shipment; Status", "S-1; sent", "S-2; lost")
+    assert result_of_rows("How many shipments are there?", rows, "log.csv")[1] == "2"
+    assert result_of_rows("How many ships are there?", rows, "log.csv") == ([], "")
+    assert result_of_rows("How many shipments have been shipped?", rows, "log.csv") == ([], "")
+    cases = table("Fall; Ort", "F-1; Bonn", "F-2; Ulm")
+    assert result_of_rows("Wie viele F\u00e4lle gibt es?", cases, "faelle.csv")[1] == "2"
+
+
+def test_rows_with_names_are_people_only_if_the_document_says_so():
+    rows = table("Name; City", "Lux; Rome", "Max; Oslo")
+    assert result_of_rows("How many people are in Rome?", rows, "staff.csv")[1] == "1 (City: Rome)"
+    assert result_of_rows("How many people are in Rome?", rows, "shops.csv") == ([], "")
+    assert result_of_rows("How many shops are in Rome?", rows, "shops.csv")[1] == "1 (City: Rome)"
+
+
+def test_prices_of_one_piece_balances_and_mixed_signs_are_not_added_up():
+    def result(question, header, *amounts):
+        rows = [
+            [("Entry", f"E-{n}"), *zip(header.split("; "), a.split("; "), strict=True)] for n, a in enumerate(amounts)
+        ]
+        return result_of_rows(question, rows, "entries.csv")[1]
+
+    question = "What did all entries cost in total?"
+    assert result(question, "Quantity; Price", *["2; 5"] * 8) == ""
+    assert result(question, "Unit price", *["5"] * 8) == ""
+    assert result("What is the total balance?", "Balance", *["5"] * 8) == ""
+    assert result("What did we spend in total?", "Amount", *["5", "-2"] * 4) == ""
+    assert result("What did we spend in total?", "Amount", *["5"] * 7, "-2").startswith("33 (")
+
+
+def test_rows_are_listed_only_if_every_word_is_understood():
+    rows = table("Person; City; Joined", "Ann; Rome; 2024-01-05", "Ben; Rome; 2023-05-06", "Cem; Oslo; 2023-07-08")
+    for question, expected in (
+        ("Which persons are in Rome?", [0, 1]),
+        ("Which persons in Rome joined in 2023?", [1]),
+        ("Which persons in Rome speak French?", []),
+        ("Which persons retired in 2023?", []),
+        ("Which persons in Rome paid over 90 in total?", []),
+        ("Which persons are in Rome or Oslo?", []),  # all of them
+    ):
+        assert listed_by_conditions(question, rows, "club.csv") == expected
 
 
 def test_a_word_of_the_documents_name_is_a_condition_if_a_cell_has_it():
