@@ -9,8 +9,8 @@ from engine.prompt.pack import PreparedPrompt
 from engine.prompt.tables.amounts import numbers
 from engine.prompt.tables.columns import Cells, requested_header
 from engine.prompt.tables.conditions import conditions
+from engine.prompt.tables.strict import NAME_HEADER, listed_by_conditions
 from engine.prompt.tables.superlatives import ASKS_WHICH, SUPERLATIVE, Extreme, extreme_cell
-from engine.prompt.tables.totals import NAME_HEADER, listed_by_conditions
 from engine.prompt.tables.yes_no import listed_rows, said_column, said_rows
 from engine.prompt.units import Unit
 from store.markdown import parse_row
@@ -32,9 +32,9 @@ class Tables:
         units, hits = self._rows_with(row), self._prepared.hits
         if not units:
             return []
-        name = hits[row.passage].chunk.document_name if hits else ""
+        about = f"{hits[row.passage].chunk.document_name} {hits[row.passage].chunk.context}" if hits else ""
         rows = list(map(self.row, units))
-        return [units[index] for index in listed_by_conditions(self._prepared.standalone_question, rows, name)]
+        return [units[index] for index in listed_by_conditions(self._prepared.standalone_question, rows, about)]
 
     def listed_rows(self, row: Unit) -> list[Unit]:
         """Return the rows of the table of a row that a question asks to list."""

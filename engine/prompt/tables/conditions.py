@@ -24,21 +24,17 @@ from engine.prompt.tables.columns import (
 )
 from engine.prompt.tables.dates import DATE, are_day_first, date_tests, full_date
 from engine.prompt.tables.limits import Limit, find_limits, without_limits
+from engine.prompt.tables.wording import HOW_MUCH, has_forms, has_words, in_table_words
 from engine.prompt.tables.yes_no import YES_OR_NO, denies, said_column, says_yes
 from engine.text import WORD, split_words
-from store.german import is_german
 
 EXCLUDED = re.compile(r"(?:\b(?:not|never|nicht)|n['\u2019]t) (?:(?:the|those|yet|been|die|noch) )*(\w+)", re.I)
 NOT = "not "  # before the values that a condition excludes
 NEGATED = re.compile(r"(?:\b(?:not?|never|nicht|kein\w*)|n['\u2019]t) $", re.I)  # what follows
 DENIED = r"(?:\b(?:not?|never|nicht|kein\w*)|n['\u2019]t)(?: (?:yet|been|any|noch|als))*"
-HOW_MUCH = re.compile(
-    r"\b(?:wie (?:hoch|gut|lang\w*|gro\u00df|viel\w*)|how (?:high|long|good|low|big))\b", re.I
-)  # no values
-INFLECTED = re.compile(r"(\w{3,}?)e[mnrs]?")  # German adjectives: 'offene', 'hoher'
-NUM_CHOICES = 2  # values of a column of which a word with 'un' denies one
 NAME = re.compile(r"\b(?:of|from|by|for|to|von|vom|f\u00fcr|an|bei)(?: the| der| dem)? ([A-Z\u00c4\u00d6\u00dc]\w+)")
 DIRECTION = re.compile(r"\b(?:from|von) [A-Z]\w+ (?:to|nach) [A-Z]|\bto [A-Z]\w+ from [A-Z]")
+ASKS_WHAT_DID = r"\b(?:did|does|do) (?!(?:the|an?|all|any|these|those|my|our) )\w+ "
 OR = re.compile(r"\b(?:or|oder)\b", re.I)
 FREE_OF_CHARGE = re.compile(
     r"\b(?:free|(?:no|without|at no) (?:charge|cost|fee)|costs? nothing|kostenlos\w*|gratis|umsonst|kostenfrei\w*)\b"
@@ -63,7 +59,6 @@ UNCLEAR = re.compile(  # negations other than 'not', and limits without a number
     re.I,
 )
 NEGATIVE_VALUE = re.compile(r"\b(?:not|no|never|none|nicht|nie|kein\w*|without|ohne)\b", re.I)
-ENDING = re.compile(r"(?:e?s|e[nmr]?|n|ed?|d|y|ies)?")  # of the forms of a word
 PEOPLE = re.compile(r"(?:who|wer)\b(?!.*\b(?:earn|verdien))", re.I)
 MAX_LIMITS = 8  # or dates in a question; each is looked for in all rows
 MAX_VALUE_WORDS = 4  # after 'not'
@@ -103,6 +98,8 @@ def conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
     if OR.search(rest) and EXCLUDED.search(rest):  # not this or that
         return None
     found = [*values, *dates, *limits]
+    if any(re.search(rf"{ASKS_WHAT_DID}{re.escape(each.words.lower())}\b", rest) for each in values):
+        return None  # 'How long did we work?' does not name the value 'Work'
     named = set(split_words(" ".join(each.words for each in values)))
     others = WORD.sub(lambda match: "" if match[0].lower() in named else match[0], FREE_OF_CHARGE.sub("", rest))
     understood = content_stems(" ".join(named))
@@ -131,33 +128,6 @@ def conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
     return None if is_unclear else found
 
 
-def in_table_words(question: str, rows: Sequence[Cells]) -> str:
-    """Return a question with forms of a table's words as it has them: 'offene' as 'offen', 'unpaid' as 'not paid'."""
-    columns = defaultdict[str, set[str]](set)
-    for row in rows:
-        for header, value in row:
-            columns[header].add(value.strip().lower())
-    words = {word for values in columns.values() for value in values for word in split_words(value)}
-    known = words | {word for header in columns for word in split_words(header)}
-    is_in_german = is_german(question)
-    two = [
-        text for header, values in columns.items() if len(values) == NUM_CHOICES for text in (header.lower(), *values)
-    ]
-
-    def as_in_table(match: re.Match[str]) -> str:
-        word = match[0]
-        if not word.islower() or word in known:
-            return word
-        form = INFLECTED.fullmatch(word) if is_in_german else None
-        if form and (base := form[1].replace("hoh", "hoch")) in words:
-            return base
-        rest = word.removeprefix("un")
-        denied = next((text for text in two if rest != word and is_form(text, rest)), "")
-        return f"{'nicht' if is_in_german else 'not'} {denied}" if denied else word
-
-    return WORD.sub(as_in_table, question)
-
-
 def _names_function_word(question: str, rows: Sequence[Cells]) -> bool:
     """Return whether a question may name a value that is a function word: 'Will', 'US', 'A', 'in'."""
     values = {value.strip() for row in rows for _, value in row}
@@ -184,7 +154,7 @@ def named_values(question: str, rows: Sequence[Cells]) -> list[Condition] | None
     cells = dict.fromkeys(chain.from_iterable(rows))
     negative = [cell for cell in cells if NEGATIVE_VALUE.search(cell[1])]
     positive = [cell for cell in cells if cell not in set(negative)]
-    wanted = _named([cell for cell in negative if _has_words(question, cell[1])], question, question)
+    wanted = _named([cell for cell in negative if has_words(question, cell[1])], question, question)
     rest = _without(question.lower(), (value.lower() for values in (wanted or {}).values() for value in values))
     names = {" ".join(words) for _, value in positive if len(words := split_words(value)) > 1}
     for match in EXCLUDED.finditer(rest):
@@ -225,8 +195,8 @@ def _named(cells: Iterable[tuple[str, str]], text: str, question: str) -> dict[s
         if not words or not words <= stems:
             continue
         clear = [cell for cell in group if any(map(str.isalpha, cell[1])) or content_stems(cell[0]) & asked]
-        exact = [cell for cell in clear if _has_words(text, cell[1])]
-        named = exact or [cell for cell in clear if _has_forms(text, cell[1])]
+        exact = [cell for cell in clear if has_words(text, cell[1])]
+        named = exact or [cell for cell in clear if has_forms(text, cell[1])]
         headers = {header for header, _ in named}
         if len(headers) > 1:
             headers = {header for header in headers if (content_stems(header) - words) & asked}
@@ -241,29 +211,13 @@ def _named(cells: Iterable[tuple[str, str]], text: str, question: str) -> dict[s
     return found
 
 
-def _has_words(text: str, value: str) -> bool:
-    return f" {' '.join(split_words(value))} " in f" {' '.join(split_words(text))} "
-
-
-def _has_forms(text: str, value: str) -> bool:
-    """Return whether a text has a form of each word of a value: 'deliveries' of 'delivery', but not 'deliverer'."""
-    words = split_words(text)
-    return all(any(stem(one) == stem(other) and is_form(one, other) for other in words) for one in split_words(value))
-
-
-def is_form(one: str, other: str) -> bool:
-    """Return whether two words differ in their endings only."""
-    shared = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-    return all(ENDING.fullmatch(word[shared:]) for word in (one, other))
-
-
 def _columns_with(name: str, rows: Sequence[Cells]) -> list[str]:
     """Return the headers of the columns that have a name as one of several words: 'Osei' in 'Ann Osei'."""
-    return list(dict.fromkeys(header for row in rows for header, value in row if _has_words(value, name)))
+    return list(dict.fromkeys(header for row in rows for header, value in row if has_words(value, name)))
 
 
 def _has_word(name: str) -> Callable[[str], bool]:
-    return lambda value: _has_words(value, name)
+    return lambda value: has_words(value, name)
 
 
 def _is_in(values: frozenset[str]) -> Callable[[str], bool]:
@@ -365,7 +319,7 @@ def _date_conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | 
     texts = [text for cells in rows for cell in cells for text in cell]
     columns = _date_columns(rows)
     if not columns:  # a year or a name
-        return [] if all(any(_has_words(text, each.text) for text in texts) for each in tests) else None
+        return [] if all(any(has_words(text, each.text) for text in texts) for each in tests) else None
     if (named := date_column(question, rows)) is None:
         return None
     values = [dict(row).get(named, "") for row in rows]

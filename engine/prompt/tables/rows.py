@@ -11,18 +11,9 @@ from itertools import islice
 from engine.prompt.question_kind import QuestionKind, question_kind
 from engine.prompt.tables.columns import Cells
 from engine.prompt.tables.conditions import conditions, rows_that_meet
+from engine.prompt.tables.strict import EMPTY, listed_by_conditions, strict_conditions
 from engine.prompt.tables.superlatives import ASKS_WHICH, SUPERLATIVE, extreme_cell
-from engine.prompt.tables.totals import (
-    AND,
-    COUNTED,
-    EMPTY,
-    NO_ROWS,
-    TableRows,
-    asks_for_result,
-    listed_by_conditions,
-    result_of_rows,
-    strict_conditions,
-)
+from engine.prompt.tables.totals import AND, COUNTED, NO_ROWS, TableRows, asks_for_result, result_of_rows
 from engine.prompt.tables.yes_no import said_rows
 from store.markdown import parse_row
 from store.types import Chunk, Finder, Hit
@@ -74,8 +65,8 @@ def _deciding_rows(question: str, table: Sequence[Row], is_list: bool, has_resul
 
     They are those that it counts, adds up or filters, or the one with its superlative.
     """
-    rows = [cells for cells, _ in table]
-    if has_result and rows and (found := result_of_rows(question, rows, table[0][1].document_name))[0]:
+    rows, about = [cells for cells, _ in table], _subject(table)
+    if has_result and rows and (found := result_of_rows(question, rows, about))[0]:
         return found
     if COUNTED.search(question):
         return [], ""
@@ -83,14 +74,19 @@ def _deciding_rows(question: str, table: Sequence[Row], is_list: bool, has_resul
         extreme = extreme_cell(question, rows, similarities={})
         return [extreme.row] if extreme and extreme.is_certain and not extreme.is_header else [], ""
     if is_list and conditions(question, rows) != []:
-        return listed_by_conditions(question, rows, table[0][1].document_name), ""
+        return listed_by_conditions(question, rows, about), ""
     if WHO.search(question) and not WITH.search(question):
-        named = strict_conditions(question, rows, table[0][1].document_name, empty=(*EMPTY, EARNS))
+        named = strict_conditions(question, rows, about, empty=(*EMPTY, EARNS))
         if named and not (
             AND.search(question) and any(", " in each.text for each in named)
         ):  # of two teams, or either?
             return rows_that_meet(named, rows), ""
     return said_rows(question, rows, is_strict=not is_list), ""
+
+
+def _subject(table: Sequence[Row]) -> str:
+    """Return the name of the document of a table, and the headings above it."""
+    return f"{table[0][1].document_name} {table[0][1].context}" if table else ""
 
 
 def _rows_with(headers: Set[str], chunks: Sequence[Chunk]) -> Iterator[Row]:

@@ -5,13 +5,12 @@ none if the question has a word that is no such condition.
 """
 
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 
-from engine.prompt.followups import CLITIC
 from engine.prompt.overlap import content_stems, content_words, stem
-from engine.prompt.question_kind import AUXILIARY, PREPOSITION, QuestionKind, question_kind, split_parts
+from engine.prompt.question_kind import AUXILIARY, PREPOSITION, split_parts
 from engine.prompt.tables.amounts import CELL_NUMBER, are_comparable, cell_number, currency, separators
 from engine.prompt.tables.columns import (
     PERSON_HEADER,
@@ -22,7 +21,21 @@ from engine.prompt.tables.columns import (
     data_rows,
     number_columns,
 )
-from engine.prompt.tables.conditions import UNIT_HEADER, Condition, conditions, in_table_words, is_form, rows_that_meet
+from engine.prompt.tables.conditions import (
+    UNIT_HEADER,
+    Condition,
+    rows_that_meet,
+)
+from engine.prompt.tables.strict import (
+    EMPTY,
+    MEAN,
+    SUM,
+    UMLAUTS,
+    is_named,
+    row_names,
+    strict_conditions,
+    words_of,
+)
 from engine.prompt.tables.superlatives import SUPERLATIVE
 from engine.text import split_words
 from store.german import is_german
@@ -32,24 +45,6 @@ COUNTED = re.compile(  # the words before the verb, or the first two
 )
 ANY = re.compile(r"^(?:(?:are|is) there(?: still)?(?: any)?|(?P<german>(?:gibt es|haben wir)(?: noch)?))\b", re.I)
 OF = re.compile(rf"\s(?:of|with|without|{PREPOSITION})\s.*", re.I | re.S)  # what follows the word that is counted
-NAME_HEADER = re.compile(rf"{PERSON_HEADER.pattern}|id|no|nr|nummer|number|#", re.I)
-PEOPLE = {"employees", "people", "persons", "staff", "team", "members", "colleagues", "workers"}
-PEOPLE |= {"mitarbeiter", "personal", "personen", "leute", "mitglieder"}
-PERSONAL = re.compile(  # or about what may be, which no table says
-    r"\b(?:I|may|(?i:my|mine|me|your?|ich|mein\w*|mir|mich|can|must|should|could|would|might|shall|kann|darf|muss|soll\w*))\b"
-)
-UMLAUTS = str.maketrans("\u00e4\u00f6\u00fc", "aou")
-VERB_ENDING = re.compile(r"s|e?d|er|ing|en?|t")
-ALL = re.compile(
-    r"\b(?:there|in (?:total|all)|altogether|overall|(?:listed )?in (?:the|this) (?:list|table|file)|insgesamt|stehen"
-    r"|in der (?:liste|tabelle|datei))\b",
-    re.I,
-)
-SUM = re.compile(
-    r"\b(?:(?:in )?total|sum|adds? up|altogether|in all|overall|combined|insgesamt|gesamt\w*|summe|zusammen)\b",
-    re.I,
-)
-MEAN = re.compile(r"\b(?:on average|average|the mean|durchschnitt\w*|im (?:schnitt|durchschnitt|mittel))\b", re.I)
 AMOUNT_WORD = re.compile(
     r"\b(?:costs?|spen[dt]|spending|paid|pays?|payments?|money|prices?|expen(?:ses?|diture)|earn(?:ed|s|ings)?"
     r"|revenues?|incomes?|worth|amounts?|billed|charged|kosten?|kostete[nt]?|gekostet|bezahlt|bezahlen|gezahlt"
@@ -61,18 +56,9 @@ PAID = re.compile(r"\b(?:un)?(?:paid|pays?|bezahlt?|gezahlt|bezahlen|zahlen|eing
 NUMBER_OF = re.compile(
     r"\b(?:number|count|quantity|anzahl|zahl) (?:of|der|an|von)(?: the| all)? (\w+)|\banzahl\b", re.I
 )
-SAYS_WHICH = re.compile(r"\b(?:old|big|long|far|often|year|day|date|time|place|part|kind|sort|more|per|lange)\b", re.I)
-EMPTY_WORD = re.compile(
-    r"\b(?:all|c[oa]me|ma[dk]e|g[eo]t|gab|liegt|liegen|received?|works?|working|here|arbeiten|arbeitet|placed?|book(?:ed)?|record(?:ed)?|list(?:ed)?|mark(?:ed)?|tied|up|us|went|go"
-    r"|during|alle[nrs]?|eintr\u00e4ge?|eintrag|gemacht|erfasst|gebucht|verbucht|eingegangen|w\u00e4hrend|hat|hatten?)\b",
-    re.I,
-)
-EMPTY = (CLITIC, ALL, SUM, EMPTY_WORD)  # what does not say which rows are meant
 HAPPENED = re.compile(r"\b(?:was|were|did|been|wurden?|haben|hat|(?:in )?total|altogether|insgesamt)\b", re.I)
-LIST_WORD = re.compile(
-    r"\b(?:list|show|find|give|name[ds]?|which|that|those|still|yet|currently|everyone|everybody|there|from|nenn\w*|zeig\w*"
-    r"|liste\w*|gibt|noch|stehen|sind)\b",
-    re.I,
+JUDGES = re.compile(
+    r"^(?:is|are|were|did|do|does|ha[sd]|have|ist|sind|hat|haben|kosten|kostet|which|welche\w*)\b", re.I
 )
 EVERY = re.compile(r"\b(?:all|alle[nrs]?|every|each|jede\w*)\b", re.I)
 AND = re.compile(r"\b(?:and|und)\b", re.I)
@@ -87,7 +73,6 @@ MAX_VALUES = 12  # that are counted and named
 MIN_TABLE_ROWS = 8  # a smaller table with a sum or mean says it itself
 MIN_ROWS = 2  # that are added up
 MIN_DECIMALS = 2  # of a mean, and of an amount of money that is not whole
-MIN_VERB = 3  # letters of the verb of a header
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,19 +91,19 @@ def asks_for_result(question: str) -> bool:
     return any(pattern.search(question) for pattern in (COUNTED, ANY, SUM, MEAN))
 
 
-def result_of_rows(question: str, rows: Sequence[Cells], document_name: str) -> tuple[list[int], str]:
+def result_of_rows(question: str, rows: Sequence[Cells], about: str) -> tuple[list[int], str]:
     """Return the rows that a question counts, adds up or averages, and the result as text; none if that is unclear."""
     labels = {row[0][0] for _, row in data_rows(rows)}
     if len(labels) != 1 or len(split_parts(question)) > 1:  # a row without a name may be a total
         return [], ""
     if match := ANY.search(question):
-        return _any(question, rows, document_name, "Ja" if match["german"] else "Yes")
-    if question_kind(question) is QuestionKind.YES_NO:  # 'Is the mean over 5?'
+        return _any(question, rows, about, "Ja" if match["german"] else "Yes")
+    if JUDGES.search(question):  # 'Is the mean over 5?'
         return [], ""
-    return (_counted if COUNTED.search(question) else _added_up)(question, rows, document_name)
+    return (_counted if COUNTED.search(question) else _added_up)(question, rows, about)
 
 
-def _counted(question: str, rows: Sequence[Cells], document_name: str) -> tuple[list[int], str]:
+def _counted(question: str, rows: Sequence[Cells], about: str) -> tuple[list[int], str]:
     """Return the rows that a question counts, and how many: those that the first column calls so and names once.
 
     Another column may be called so, and its values are counted: 'How many drivers are there?' in a table of trips.
@@ -131,27 +116,27 @@ def _counted(question: str, rows: Sequence[Cells], document_name: str) -> tuple[
     columns = [
         header for header, _ in rows[0][1:] if len(named := content_words(header)) == 1 and _is_plural(heads[0], *named)
     ]
-    found = strict_conditions(question, rows, document_name, " ".join(columns))
+    found = strict_conditions(question, rows, about, " ".join(columns))
     if found is None or len(columns) > 1:
         return [], ""
     if columns:
         return _values_of(columns[0], question, rows, found)
-    names = _row_names(rows, document_name)
+    names = row_names(rows, about)
     if PERSON_HEADER.fullmatch(rows[0][0][0]):  # 'how many engineers', each of which has a name
         names |= {word for each in found for word in content_words(each.words)}
-    asked = [word for word in _words(question, EMPTY) if not _is_named(word, names)]
+    asked = [word for word in words_of(question, EMPTY) if not is_named(word, names)]
     met = rows_that_meet(found, rows) if found or not asked else []
-    is_name = any(_is_named(head, names) for head in heads)
+    is_name = any(is_named(head, names) for head in heads)
     if not met or not is_name or len({rows[index][0][1] for index in met}) < len(met):
         return [], ""
     return met, f"{len(met)} ({'; '.join(map(str, found))})" if found else str(len(met))
 
 
-def _any(question: str, rows: Sequence[Cells], document_name: str, yes: str) -> tuple[list[int], str]:
+def _any(question: str, rows: Sequence[Cells], about: str, yes: str) -> tuple[list[int], str]:
     """Return the rows that a question asks for, if there are any, and a yes with their number."""
     has_stock = any(STOCK.search(name) for name, _ in rows[0])  # of which nothing may be left
     is_unclear = has_stock or EVERY.search(question) or AND.search(question)  # for all, or for each of two
-    found = None if is_unclear else strict_conditions(question, rows, document_name, empty=(*EMPTY, ANY))
+    found = None if is_unclear else strict_conditions(question, rows, about, empty=(*EMPTY, ANY))
     met = rows_that_meet(found, rows) if found else []
     if not found or not met:
         return [], ""
@@ -164,25 +149,28 @@ def _values_of(column: str, question: str, rows: Sequence[Cells], found: Sequenc
     Of quantities, such as 'Nights' but not 'Room', the sum.
     """
     if column in number_columns(rows):
-        is_quantity = column.endswith("s") and column.lower() in split_words(question) and HAPPENED.search(question)
+        is_quantity = (
+            column.endswith("s") and column.lower() in split_words(question) and bool(HAPPENED.search(question))
+        )
         return _total(question, rows, column, found) if is_quantity else ([], "")
     if any(each.header == column or each.is_denied for each in found) or AND.search(question):
         return [], ""
     met = rows_that_meet(found, rows)
     cells = (dict(rows[index]).get(column, "").strip() for index in met)
     values = list(dict.fromkeys(value for value in cells if not NO_VALUE.fullmatch(value)))
-    if not values or len(values) > MAX_VALUES or any(map(SEVERAL.search, values)):
+    is_quantity = any(QUANTITY.fullmatch(name) for name, _ in rows[0]) or all(map(CELL_NUMBER.fullmatch, values))
+    if is_quantity or len(values) > MAX_VALUES or any(map(SEVERAL.search, values)):
         return [], ""
     count = f"{len(values)} {'verschiedene' if is_german(question) else 'different'}"
     return met, f"{count} ({'; '.join([f'{column}: ' + ', '.join(values), *map(str, found)])})"
 
 
-def _added_up(question: str, rows: Sequence[Cells], document_name: str) -> tuple[list[int], str]:
+def _added_up(question: str, rows: Sequence[Cells], about: str) -> tuple[list[int], str]:
     """Return the rows whose numbers a question adds up or averages, and the sum or mean."""
     header = _added_column(question, rows)
     if header is None or len(rows) < MIN_TABLE_ROWS or SUPERLATIVE.search(question):
         return [], ""
-    found = strict_conditions(question, rows, document_name, header, (*EMPTY, MEAN, AMOUNT_WORD))
+    found = strict_conditions(question, rows, about, header, (*EMPTY, MEAN, AMOUNT_WORD))
     if found is None or _is_unclear(question, rows, header, found):
         return [], ""
     return _total(question, rows, header, found)
@@ -229,80 +217,9 @@ def _can_be_added(rows: Sequence[Cells], header: str, is_mean: bool) -> bool:
     return are_comparable(values) and max(len(currencies), len(named_units)) <= 1 and (is_mean or not has_percent)
 
 
-def strict_conditions(
-    question: str,
-    rows: Sequence[Cells],
-    document_name: str,
-    header: str = "",
-    empty: Sequence[re.Pattern[str]] = EMPTY,
-) -> list[Condition] | None:
-    """Return the question's conditions; None if one is unclear, or if it has another word, which may be one.
-
-    header  of the column that is asked for
-    empty  what is no condition
-    """
-    found = None if PERSONAL.search(question) else conditions(question, rows)
-    if found is None:
-        return None
-    question = in_table_words(question, rows)
-    names, in_cells = (
-        _row_names(rows, document_name),
-        content_stems(" ".join(value for row in rows for _, value in row)),
-    )
-    headers = content_words(" ".join(each.header for each in found))
-    explained = set(map(stem, headers)) | set(map(stem, _words(" ".join(each.words for each in found))))
-    explained |= content_stems(f"{document_name} {header}") - in_cells
-
-    def is_explained(word: str) -> bool:
-        return stem(word) in explained or _is_named(word, names) or any(_is_verb_of(each, word) for each in headers)
-
-    return found if all(map(is_explained, _words(question, empty))) else None
-
-
-def listed_by_conditions(question: str, rows: Sequence[Cells], document_name: str) -> list[int]:
-    """Return the rows that a question asks to list by conditions; none instead of all, or if one may be unknown."""
-    is_of_sums = SUM.search(question) or MEAN.search(question)  # 'Which customers paid over 900 in total?'
-    found = None if is_of_sums else strict_conditions(question, rows, document_name, empty=(*EMPTY, LIST_WORD))
-    met = rows_that_meet(found, rows) if found else []
-    return met if len(met) < len(rows) else []
-
-
-def _row_names(rows: Sequence[Cells], document_name: str) -> set[str]:
-    """Return what the rows are called: the header of the first column, and if that is a name or number, more words.
-
-    These are those of the document's name, and words for people if that has one.
-    """
-    header = rows[0][0][0]
-    names = content_words(header)
-    if NAME_HEADER.fullmatch(header):
-        names |= content_words(document_name)
-    if names & PEOPLE and PERSON_HEADER.fullmatch(header):
-        names |= PEOPLE
-    return names
-
-
-def _is_named(word: str, names: Set[str]) -> bool:
-    """Return whether a word is a form of one of these: 'Belege' of 'Beleg', 'F\u00e4lle' of 'Fall'."""
-    folded = word.translate(UMLAUTS)
-    return any(is_form(folded, name.translate(UMLAUTS)) for name in names)
-
-
 def _is_plural(word: str, noun: str) -> bool:
     word, noun = word.translate(UMLAUTS), noun.translate(UMLAUTS)
     return bool(re.fullmatch(rf"{re.escape(noun)}(?:s|es|en?|n|er)?|{re.escape(noun[:-1])}ies", word))
-
-
-def _is_verb_of(header: str, word: str) -> bool:
-    """Return whether a word is the verb of a header, or the reverse: 'started' of 'Start', 'own' of 'Owner'."""
-    short, long = sorted((header, word), key=len)
-    return len(short) >= MIN_VERB and long.startswith(short) and bool(VERB_ENDING.fullmatch(long[len(short) :]))
-
-
-def _words(text: str, empty: Sequence[re.Pattern[str]] = ()) -> set[str]:
-    """Return the words of a text without those that do not say which rows are meant, but with 'old' and 'a day'."""
-    for pattern in empty:
-        text = pattern.sub(" ", text)
-    return content_words(text) | set(SAYS_WHICH.findall(text.lower()))
 
 
 def _added_column(question: str, rows: Sequence[Cells]) -> str | None:

@@ -1,0 +1,122 @@
+"""Conditions of questions every word of which is understood: another word may be a condition that no rule knows.
+
+Counts, sums and lists of rows need that: a wrong one looks as exact as a right one.
+"""
+
+import re
+from collections.abc import Sequence, Set
+
+from engine.prompt.followups import CLITIC
+from engine.prompt.overlap import content_stems, content_words, stem
+from engine.prompt.tables.columns import PERSON_HEADER, Cells, requested_header
+from engine.prompt.tables.conditions import EXCLUDED, Condition, conditions, rows_that_meet
+from engine.prompt.tables.wording import in_table_words, is_form
+
+NAME_HEADER = re.compile(rf"{PERSON_HEADER.pattern}|id|no|nr|nummer|number|#", re.I)
+PEOPLE = {"employees", "people", "persons", "staff", "team", "members", "colleagues", "workers"}
+PEOPLE |= {"mitarbeiter", "personal", "personen", "leute", "mitglieder"}
+PERSONAL = re.compile(  # or about what may be, which no table says
+    r"\b(?:I|may|(?i:my|mine|me|your?|ich|mein\w*|mir|mich|can|must|should|could|would|might|shall|kann|darf|muss|soll\w*))\b"
+)
+UMLAUTS = str.maketrans("\u00e4\u00f6\u00fc", "aou")
+VERB_ENDING = re.compile(r"s|e?d|er|ing|en?|t")
+ALL = re.compile(
+    r"\b(?:there|in (?:total|all)|altogether|overall|(?:listed )?in (?:the|this) (?:list|table|file)|insgesamt|stehen"
+    r"|in der (?:liste|tabelle|datei))\b",
+    re.I,
+)
+SUM = re.compile(
+    r"\b(?:(?:in )?total|sum|adds? up|altogether|in all|overall|combined|insgesamt|gesamt\w*|summe|zusammen)\b",
+    re.I,
+)
+MEAN = re.compile(r"\b(?:on average|average|the mean|durchschnitt\w*|im (?:schnitt|durchschnitt|mittel))\b", re.I)
+SAYS_WHICH = re.compile(r"\b(?:old|big|long|far|often|year|day|date|time|place|part|kind|sort|more|per|lange)\b", re.I)
+EMPTY_WORD = re.compile(
+    r"\b(?:all|c[oa]me|ma[dk]e|g[eo]t|gab|liegt|liegen|issued|dated?|received?|works?|working|here|arbeiten|arbeitet|placed?|book(?:ed)?|record(?:ed)?|list(?:ed)?|mark(?:ed)?|tied|up|us|went|go"
+    r"|during|alle[nrs]?|eintr\u00e4ge?|eintrag|gemacht|erfasst|gebucht|verbucht|eingegangen|w\u00e4hrend|hat|hatten?)\b",
+    re.I,
+)
+EMPTY = (CLITIC, ALL, SUM, EMPTY_WORD)  # what does not say which rows are meant
+LIST_WORD = re.compile(
+    r"\b(?:list|show|find|give|name[ds]?|which|that|those|ones?|places?|things|orte?|still|yet|currently|everyone|everybody|there|from|due|assigned|owned|belong\w*|costs?|kosten|kostet|nenn\w*|zeig\w*"
+    r"|liste\w*|gibt|noch|stehen|sind)\b",
+    re.I,
+)
+SHOW_ME = re.compile(r"\b(?:show|give|tell|find|zeige?|nenne?) (?:me|us|mir|uns)\b", re.I)
+MIN_VERB = 3  # letters of the verb of a header
+
+
+def strict_conditions(
+    question: str,
+    rows: Sequence[Cells],
+    about: str,
+    header: str = "",
+    empty: Sequence[re.Pattern[str]] = EMPTY,
+) -> list[Condition] | None:
+    """Return the question's conditions; None if one is unclear, or if it has another word, which may be one.
+
+    about  the name of the document, and the headings above the table
+    header  of the column that is asked for
+    empty  what is no condition
+    """
+    found = None if PERSONAL.search(question) else conditions(question, rows)
+    if found is None:
+        return None
+    question = in_table_words(question, rows)
+    names, in_cells = (
+        row_names(rows, about),
+        content_stems(" ".join(value for row in rows for _, value in row)),
+    )
+    headers = content_words(" ".join(each.header for each in found))
+    explained = set(map(stem, headers)) | set(map(stem, words_of(" ".join(each.words for each in found))))
+    explained |= content_stems(f"{about} {header}") - in_cells
+    explained |= set(map(stem, EXCLUDED.findall(question.lower())))  # which `conditions` has understood
+
+    def is_explained(word: str) -> bool:
+        return stem(word) in explained or is_named(word, names) or any(_is_verb_of(each, word) for each in headers)
+
+    return found if all(map(is_explained, words_of(question, empty))) else None
+
+
+def listed_by_conditions(question: str, rows: Sequence[Cells], about: str) -> list[int]:
+    """Return the rows that a question asks to list by conditions; none instead of all, or if one may be unknown."""
+    is_of_sums = SUM.search(question) or MEAN.search(question)  # 'Which customers paid over 900 in total?'
+    question = SHOW_ME.sub(" ", question)
+    named = requested_header(question, [header for header, _ in rows[0]]) if rows else None
+    empty = (*EMPTY, LIST_WORD)
+    found = None if is_of_sums else strict_conditions(question, rows, about, named or "", empty)
+    met = rows_that_meet(found, rows) if found else []
+    return met if len(met) < len(rows) else []
+
+
+def row_names(rows: Sequence[Cells], about: str) -> set[str]:
+    """Return what the rows are called: the header of the first column, and if that is a name or number, more words.
+
+    These are those of the document and its headings, and words for people if there is one among them.
+    """
+    header = rows[0][0][0]
+    names = content_words(header)
+    if NAME_HEADER.fullmatch(header):
+        names |= content_words(about)
+    if names & PEOPLE and PERSON_HEADER.fullmatch(header):
+        names |= PEOPLE
+    return names
+
+
+def is_named(word: str, names: Set[str]) -> bool:
+    """Return whether a word is a form of one of these: 'Belege' of 'Beleg', 'F\u00e4lle' of 'Fall'."""
+    folded = word.translate(UMLAUTS)
+    return any(is_form(folded, name.translate(UMLAUTS)) for name in names)
+
+
+def _is_verb_of(header: str, word: str) -> bool:
+    """Return whether a word is the verb of a header, or the reverse: 'started' of 'Start', 'own' of 'Owner'."""
+    short, long = sorted((header, word), key=len)
+    return len(short) >= MIN_VERB and long.startswith(short) and bool(VERB_ENDING.fullmatch(long[len(short) :]))
+
+
+def words_of(text: str, empty: Sequence[re.Pattern[str]] = ()) -> set[str]:
+    """Return the words of a text without those that do not say which rows are meant, but with 'old' and 'a day'."""
+    for pattern in empty:
+        text = pattern.sub(" ", text)
+    return content_words(text) | set(SAYS_WHICH.findall(text.lower()))
