@@ -15,8 +15,9 @@ from engine.prompt.tables.wording import in_table_words, is_form
 NAME_HEADER = re.compile(rf"{PERSON_HEADER.pattern}|id|no|nr|nummer|number|#", re.I)
 PEOPLE = {"employees", "people", "persons", "staff", "team", "members", "colleagues", "workers"}
 PEOPLE |= {"mitarbeiter", "personal", "personen", "leute", "mitglieder"}
-PERSONAL = re.compile(  # or about what may be, which no table says
-    r"\b(?:I|may|(?i:my|mine|me|your?|ich|mein\w*|mir|mich|can|must|should|could|would|might|shall|kann|darf|muss|soll\w*))\b"
+PERSONAL = re.compile(  # about the user, or about what may be, which no table says
+    r"\b(?:I|may|(?i:my|mine|me|your?|can|must|should|could|would|might|shall"
+    r"|ich|mein\w*|mir|mich|kann|darf|muss|soll\w*))\b"
 )
 UMLAUTS = str.maketrans("\u00e4\u00f6\u00fc", "aou")
 VERB_ENDING = re.compile(r"s|e?d|er|ing|en?|t")
@@ -32,14 +33,15 @@ SUM = re.compile(
 MEAN = re.compile(r"\b(?:on average|average|the mean|durchschnitt\w*|im (?:schnitt|durchschnitt|mittel))\b", re.I)
 SAYS_WHICH = re.compile(r"\b(?:old|big|long|far|often|year|day|date|time|place|part|kind|sort|more|per|lange)\b", re.I)
 EMPTY_WORD = re.compile(
-    r"\b(?:all|c[oa]me|ma[dk]e|g[eo]t|gab|liegt|liegen|issued|dated?|received?|works?|working|here|arbeiten|arbeitet|placed?|book(?:ed)?|record(?:ed)?|list(?:ed)?|mark(?:ed)?|tied|up|us|went|go"
-    r"|during|alle[nrs]?|eintr\u00e4ge?|eintrag|gemacht|erfasst|gebucht|verbucht|eingegangen|w\u00e4hrend|hat|hatten?)\b",
+    r"\b(?:all|c[oa]me|ma[dk]e|g[eo]t|issued|dated?|received?|works?|working|here|placed?|book(?:ed)?|record(?:ed)?"
+    r"|list(?:ed)?|mark(?:ed)?|tied|up|us|went|go|during|gab|liegt|liegen|arbeiten|arbeitet"
+    r"|alle[nrs]?|eintr\u00e4ge?|eintrag|gemacht|erfasst|gebucht|verbucht|eingegangen|w\u00e4hrend|hat|hatten?)\b",
     re.I,
 )
 EMPTY = (CLITIC, ALL, SUM, EMPTY_WORD)  # what does not say which rows are meant
-LIST_WORD = re.compile(
-    r"\b(?:list|show|find|give|name[ds]?|which|that|those|ones?|places?|things|orte?|still|yet|currently|everyone|everybody|there|from|due|assigned|owned|belong\w*|costs?|kosten|kostet|nenn\w*|zeig\w*"
-    r"|liste\w*|gibt|noch|stehen|sind)\b",
+LIST_WORD = re.compile(  # likewise, of a question that asks for a list
+    r"\b(?:list|show|find|give|name[ds]?|which|that|those|ones?|places?|things|still|yet|currently|everyone|everybody"
+    r"|there|from|due|assigned|owned|belong\w*|costs?|kosten|kostet|orte?|nenn\w*|zeig\w*|liste\w*|gibt|noch|stehen|sind)\b",
     re.I,
 )
 SHOW_ME = re.compile(r"\b(?:show|give|tell|find|zeige?|nenne?) (?:me|us|mir|uns)\b", re.I)
@@ -63,10 +65,8 @@ def strict_conditions(
     if found is None:
         return None
     question = in_table_words(question, rows)
-    names, in_cells = (
-        row_names(rows, about),
-        content_stems(" ".join(value for row in rows for _, value in row)),
-    )
+    names = row_names(rows, about)
+    in_cells = content_stems(" ".join(value for row in rows for _, value in row))
     headers = content_words(" ".join(each.header for each in found))
     explained = set(map(stem, headers)) | set(map(stem, words_of(" ".join(each.words for each in found))))
     explained |= content_stems(f"{about} {header}") - in_cells
