@@ -57,6 +57,11 @@ class Chunk:
     context: str = ""  # document name, headings and caption above it; empty in libraries of an earlier version
 
     @property
+    def subject(self) -> str:
+        """What the text is about: its context, or the document's name."""
+        return self.context or self.document_name
+
+    @property
     def passage(self) -> str:
         """The text that is searched and read: the chunk after its context."""
         return f"{self.context}\n\n{self.text}" if self.context else self.text

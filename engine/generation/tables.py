@@ -32,7 +32,7 @@ class Tables:
         units, hits = self._rows_with(row), self._prepared.hits
         if not units:
             return []
-        about = f"{hits[row.passage].chunk.document_name} {hits[row.passage].chunk.context}" if hits else ""
+        about = hits[row.passage].chunk.subject if hits else ""
         rows = list(map(self.row, units))
         return [units[index] for index in listed_by_conditions(self._prepared.standalone_question, rows, about)]
 

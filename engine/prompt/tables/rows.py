@@ -65,7 +65,7 @@ def _deciding_rows(question: str, table: Sequence[Row], is_list: bool, has_resul
 
     They are those that it counts, adds up or filters, or the one with its superlative.
     """
-    rows, about = [cells for cells, _ in table], _subject(table)
+    rows, about = [cells for cells, _ in table], table[0][1].subject if table else ""
     if has_result and rows and (found := result_of_rows(question, rows, about))[0]:
         return found
     if COUNTED.search(question):
@@ -82,11 +82,6 @@ def _deciding_rows(question: str, table: Sequence[Row], is_list: bool, has_resul
         ):  # of two teams, or either?
             return rows_that_meet(named, rows), ""
     return said_rows(question, rows, is_strict=not is_list), ""
-
-
-def _subject(table: Sequence[Row]) -> str:
-    """Return the name of the document of a table, and the headings above it."""
-    return f"{table[0][1].document_name} {table[0][1].context}" if table else ""
 
 
 def _rows_with(headers: Set[str], chunks: Sequence[Chunk]) -> Iterator[Row]:

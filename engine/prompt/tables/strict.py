@@ -58,7 +58,7 @@ def strict_conditions(
     """Return the question's conditions; None if one is unclear, or if it has another word, which may be one.
 
     about  the name of the document, and the headings above the table
-    header  of the column that is asked for
+    header  of the column whose values the question wants
     empty  what is no condition
     """
     found = None if PERSONAL.search(question) else conditions(question, rows)

@@ -21,21 +21,8 @@ from engine.prompt.tables.columns import (
     data_rows,
     number_columns,
 )
-from engine.prompt.tables.conditions import (
-    UNIT_HEADER,
-    Condition,
-    rows_that_meet,
-)
-from engine.prompt.tables.strict import (
-    EMPTY,
-    MEAN,
-    SUM,
-    UMLAUTS,
-    is_named,
-    row_names,
-    strict_conditions,
-    words_of,
-)
+from engine.prompt.tables.conditions import UNIT_HEADER, Condition, rows_that_meet
+from engine.prompt.tables.strict import EMPTY, MEAN, SUM, UMLAUTS, is_named, row_names, strict_conditions, words_of
 from engine.prompt.tables.superlatives import SUPERLATIVE
 from engine.text import split_words
 from store.german import is_german

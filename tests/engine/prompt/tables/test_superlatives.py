@@ -70,7 +70,7 @@ def test_only_the_rows_that_the_question_means_are_compared():
         ("Which order is due last?", (0, "A-1")),
         ("Welcher Auftrag ist der neueste?", (2, "A-3")),
         ("Which order has the highest amount?", (1, "A-2")),
-        ("What is the highest amount?", (1, "")),  # the row has the value that is asked for
+        ("What is the highest amount?", (1, "")),  # the row has the highest one
         ("What is the highest tower?", None),
         ("What is the most that an amount may be?", None),
         ("Which order came first or second?", None),
