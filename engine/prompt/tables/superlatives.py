@@ -94,7 +94,7 @@ def extreme_cell(question: str, rows: Sequence[Cells], similarities: Mapping[str
     if match is None or ORDINAL.search(question[: match.start("superlative")]):
         return None
     if ASKS_WHAT.match(match[0]):  # for a value, not for what has it
-        best = None if PRONOUN.fullmatch(match["superlative"]) else _extreme_row(question, rows, match, {})
+        best = None if _is_amount(question, match) else _extreme_row(question, rows, match, {})
         return Extreme(best.row, "", True) if best and best.is_certain and not best.is_header else None
     return _extreme_row(question, rows, match, similarities)
 
@@ -103,7 +103,7 @@ def _extreme_row(
     question: str, rows: Sequence[Cells], match: re.Match[str], similarities: Mapping[str, float]
 ) -> Extreme | None:
     """Return where a table has the superlative that was found in a question; None if that is unclear."""
-    dimension = _dimension(f"{match['superlative']}{question[match.end() :][:12]}")
+    dimension = _dimension(question, match)
     subject = SUBJECT.search(question)
     stems = content_stems(question) - content_stems(match["superlative"])
     of_things = stems - (content_stems(subject[1]) if subject else set())
@@ -142,13 +142,19 @@ def _extreme_row(
     label = requested_header(question, [header for header, _ in own])
     named_rows = [dict(row).get(label or row[0][0], "") for row in rows_meant if row]
     is_other = bool(re.match("who|wer", question, re.I)) and not PERSON_HEADER.fullmatch(own[0][0])
-    if PRONOUN.fullmatch(match["superlative"]) and (is_other or len(set(named_rows)) < len(named_rows)):
+    if _is_amount(question, match) and (is_other or len(set(named_rows)) < len(named_rows)):
         return None  # each has several rows, which are to be added up
     return Extreme(row_of[best], dict(own).get(label or "", own[0][1]), bool(dates or named(column.title, stems)))
 
 
-def _dimension(adjective: str) -> re.Pattern[str] | None:
-    """Return a pattern of what the adjective compares; None of one such as 'most'."""
+def _is_amount(question: str, match: re.Match[str]) -> bool:
+    """Return whether a superlative is 'most' or 'least' of something, not 'most expensive'."""
+    return bool(PRONOUN.fullmatch(match["superlative"])) and _dimension(question, match) is None
+
+
+def _dimension(question: str, match: re.Match[str]) -> re.Pattern[str] | None:
+    """Return a pattern of what a superlative compares; None of one such as 'most'."""
+    adjective = f"{match['superlative']}{question[match.end() :][:12]}"
     return next((re.compile(title, re.I) for start, title in DIMENSIONS if re.match(start, adjective, re.I)), None)
 
 

@@ -89,6 +89,12 @@ def test_dates_are_compared_and_values_asked_for(question, expected):
     assert found(question, rows) == expected
 
 
+def test_most_before_an_adjective_compares_what_the_adjective_says():
+    rows = table("Item | Price", "Tent | 900", "Band | 450", "Cake | 80", "Band | 30")
+    assert found("What was the most expensive item?", rows) == (0, "")
+    assert found("Which item was the least expensive?", rows) == (3, "Band")
+
+
 def test_dates_that_the_question_does_not_name_are_not_compared():
     rows = table("Name | Birth date | Club", "Ann | 1990-02-03 | A", "Ben | 1980-02-03 | B", "Cem | 1985-05-06 | A")
     assert found("Who finished last?", rows) is None
