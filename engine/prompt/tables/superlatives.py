@@ -28,7 +28,7 @@ MOST = (
     r"|schnellste\w*|teuerste\w*|lauteste\w*|breiteste\w*|tiefste\w*"
 )
 ASKS_WHICH = re.compile(r"\b(?:which|who|whose|welche[rsnm]?|wer|wo|where|what(?!['\u2019]s| is))\b", re.I)
-ASKS_WHAT = re.compile(r"\bwhat(?:['\u2019]s| is| was)\b|\bwas (?:ist|war)\b", re.I)
+ASKS_WHAT = re.compile(r"\bwhat(?:['\u2019]s| is)\b|\bwas ist\b", re.I)
 ORDINAL = re.compile(
     r"\b(?:second|third|fourth|fifth|\d+(?:nd|rd|th)?|two|three|four|five|zwei(?:t\w*)?|drei|dritt\w*|vier\w*) $", re.I
 )  # before a superlative: the second, or several
