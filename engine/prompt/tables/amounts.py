@@ -82,8 +82,9 @@ def are_comparable(values: Iterable[str]) -> bool:
 
 
 def currency(text: str) -> str:
-    """Return the sign of the currency that a text names; '' if none."""
-    return next((sign for sign, names in CURRENCIES.items() if re.search(names, text, re.I)), "")
+    """Return the sign of the currency that a text or a header such as 'day_rate_gbp' names; '' if none."""
+    words = text.replace("_", " ")
+    return next((sign for sign, names in CURRENCIES.items() if re.search(names, words, re.I)), "")
 
 
 def names_money(text: str) -> bool:

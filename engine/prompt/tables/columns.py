@@ -75,7 +75,7 @@ def number_columns(rows: Sequence[Cells]) -> list[str]:
 
 def column_currency(header: str, rows: Sequence[Cells]) -> str:
     """Return the sign of the currency of a column, which its header or a cell names."""
-    texts = chain([header.replace("_", " ")], (dict(row).get(header, "") for row in rows))
+    texts = chain([header], (dict(row).get(header, "") for row in rows))
     return next(filter(None, map(currency, texts)), "")
 
 

@@ -32,6 +32,7 @@ def test_numbers_of_a_question_have_no_sign_and_are_no_years_or_parts_of_codes()
         ("Rechnungsbetrag", True),
         ("Geb\u00fchr", True),
         ("Paid: 12 EUR", True),
+        ("day_rate_gbp", True),
         ("Network", False),
         ("Messwert", False),
         ("Pieces: 12", False),
