@@ -1,15 +1,18 @@
 """Finetune the encoder that compares quotes with questions: all-MiniLM-L6-v2 learns which unit answers a question.
 
 An example is some passages and questions about them. The embedding of a question is to be closer to those of the
-sentences, list items and table rows that hold its answer than to those of all others: cross-entropy over the cosines,
-divided by a temperature, with in-batch negatives as in sentence transformers (arXiv:1908.10084, 1705.00652). The
-neighbouring passages of a document are the hardest negatives.
+sentences, list items, table rows and whole lists that hold its answer than to those of all others: cross-entropy over
+the cosines, divided by a temperature, with in-batch negatives as in sentence transformers (arXiv:1908.10084,
+1705.00652). The neighbouring passages of a document are the hardest negatives.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from engine.generation.lists import MIN_LIST_ITEMS, text_of_list
 from engine.model.encoder import PACKAGE, QUOTE_ENCODER_FILE, Encoder, last_hidden_states
 from engine.model.weights_file import load_weights, save_weights, trained_weights
 from engine.prompt.template import PromptTemplate
@@ -30,6 +34,7 @@ from training.span_scorer import answer_pattern
 
 TEMPERATURE = 0.05
 MAX_UNIT_PIECES = 128
+CONTEXT = re.compile(r"[^\n]* > ([^\n]*)\n")  # before a chunk: the names of its document and the headings above it
 BATCH_UNITS = 32  # per forward pass; bounds the padding
 
 
@@ -119,18 +124,28 @@ class QuoteExamples:
 
 
 def find_quotes(texts: Sequence[str], pairs: Sequence[tuple[str, str]]) -> QuoteExample:
-    """Return the units of passages, list items and rows below their heading, and which of them hold each answer."""
+    """Return what may be quoted from passages, and which of it holds each answer: sentences, items, rows, whole lists.
+
+    Items and rows are below their heading, lists also below the line that introduces them, as when they are ranked.
+    """
     units, places = list[str](), list[tuple[int, int, int]]()
     for passage, text in enumerate(texts):
-        heading = ""
-        for unit in split_units(passage, text):
-            own = text[unit.start : unit.end]
-            if unit.block.kind == "heading":
-                heading = parse_title(own).text
-                continue
-            is_part = unit.block.kind in ("list", "table") and heading
-            units.append(f"{heading}\n{own}" if is_part else own)
-            places.append((passage, unit.start, unit.end))
+        context = CONTEXT.match(text)
+        heading, before = context[1] if context else "", 0
+        for block, group in groupby(split_units(passage, text), key=attrgetter("block")):
+            own = list(group)
+            if block.kind == "heading":
+                heading = parse_title(text[block.start : block.end]).text
+            elif context is None or block.start >= context.end():
+                is_part = block.kind in ("list", "table") and heading
+                for unit in own:
+                    quoted = text[unit.start : unit.end]
+                    units.append(f"{heading}\n{quoted}" if is_part else quoted)
+                    places.append((passage, unit.start, unit.end))
+                if block.kind == "list" and len(own) >= MIN_LIST_ITEMS:
+                    units.append(text_of_list(heading, text[before : block.end]))
+                    places.append((passage, block.start, block.end))
+            before = own[-1].start
     questions = []
     for question, answer in pairs:
         found = [(i, *match.span()) for i, text in enumerate(texts) for match in answer_pattern(answer).finditer(text)]

@@ -44,13 +44,17 @@ def judged_lists(
         )
         bonus = NUMBERED_WEIGHT * is_numbered + TITLE_WEIGHT * (bool(title) and title <= asked)
         judged.append((score_quote(probability, overlap, passage) + bonus, passage, block))
-        with_above = text[start : block.end]
-        texts.append((with_above if heading in with_above else f"{heading}\n{with_above}")[:MAX_EMBEDDED_CHARS])
+        texts.append(text_of_list(heading, text[start : block.end]))
     cosines = ranker.cosines(question, texts)
     return [
         (score + SIMILARITY_WEIGHT * cosine, passage, block)
         for (score, passage, block), cosine in zip(judged, cosines, strict=True)
     ]
+
+
+def text_of_list(heading: str, text: str) -> str:
+    """Return what is embedded of a list with the line above it, below its heading unless that is the line."""
+    return (text if heading in text else f"{heading}\n{text}")[:MAX_EMBEDDED_CHARS]
 
 
 def _lists(kind: QuestionKind, units: list[Unit]) -> Iterator[tuple[list[Unit], list[Unit]]]:

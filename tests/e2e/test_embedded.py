@@ -29,7 +29,8 @@ from ui.pages.lab.compare.part import FAILING_METHODS, FAILING_QUESTION
 pytestmark = [pytest.mark.embedded]
 QUESTIONS = json.loads((Path(__file__).parents[1] / "support" / "data" / "sample_questions.json").read_text())
 # Short: what is tested does not depend on the length, and 13 methods compute every passage.
-ASK = Request(next(iter(SAMPLE_QUESTIONS)), max_new_tokens=12, passages=2)
+QUESTION, OTHER_QUESTION, *_ = SAMPLE_QUESTIONS
+ASK = Request(QUESTION, max_new_tokens=12, passages=2)
 
 
 def answer_of(backend, request):
@@ -49,13 +50,16 @@ def test_a_first_start_holds_the_samples_and_answers_from_them(app):
     assert 0.15 < answer.actual_ratio <= 0.2
 
 
-def test_after_a_restart_everything_is_there_and_the_answer_is_the_same(app):
-    before = answer_of(app.running(), ASK)
+def test_after_a_restart_everything_is_there_and_the_answers_are_the_same(app):
+    in_full = replace(ASK, question=OTHER_QUESTION, method="full")
+    before, exact = answer_of(app.running(), ASK), answer_of(app.running(), in_full)
     backend = app.restarted()
     after = answer_of(backend, ASK)
     assert after.text == before.text
     assert {source.tier for source in after.sources} == {"disk"}
     assert {source.tier for source in answer_of(backend, ASK).sources} == {"host"}
+    again = answer_of(backend, replace(in_full, method="prefix"))
+    assert again.text == exact.text and again.sources[0].cache_result == "exact prefix hit"
 
 
 def test_recomputing_everything_gives_full_prefills_greedy_answer_in_bf16(app):
@@ -80,12 +84,12 @@ def test_every_method_answers_and_reports_recomputed_tokens(app):
     assert realised["cacheclip-v1"] < ASK.recompute_ratio  # isolated candidates are dropped
 
 
-def test_what_was_read_in_full_is_exact_the_next_time_also_after_a_restart(app):
-    text = answer_of(app.running(), replace(ASK, method="full")).text
-    for method, opened in (("prefix", app.running), ("prefix", app.restarted), (ASK.method, app.running)):
-        answer = answer_of(opened(), replace(ASK, method=method))
-        assert answer.text == text
-        assert answer.sources[0].cache_result == "exact prefix hit"
+def test_what_was_read_in_full_is_exact_the_next_time(app):
+    backend = app.running()
+    text = answer_of(backend, replace(ASK, method="full")).text
+    for method in ("prefix", ASK.method):
+        answer = answer_of(backend, replace(ASK, method=method))
+        assert answer.text == text and answer.sources[0].cache_result == "exact prefix hit"
     assert {source.cache_result for source in answer.sources} == {"exact prefix hit"} and answer.actual_ratio == 0.0
 
 

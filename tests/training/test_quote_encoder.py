@@ -54,6 +54,23 @@ def test_the_units_that_hold_an_answer_are_found_below_their_headings():
     assert example.questions == [("dog fee?", [2, 4]), ("cats?", [1])]  # the third has no answer
 
 
+def test_a_whole_list_may_answer_below_the_line_that_introduces_it_and_the_context_is_no_unit():
+    text = (
+        "hut.pdf > The hut > What to bring\n\nEach guest brings:\n\n- a lamp\n- a blanket\n\n# Dogs\n\n1. on a lead\n"
+    )
+    example = find_quotes(
+        [text], [("all of it?", "- a lamp\n- a blanket"), ("against the cold?", "a blanket"), ("?", "hut")]
+    )
+    items = ["What to bring\na lamp", "What to bring\na blanket"]
+    assert example.units == [
+        "Each guest brings:",
+        *items,
+        "What to bring\nEach guest brings:\n\n- a lamp\n- a blanket",
+        "Dogs\non a lead",
+    ]
+    assert example.questions == [("all of it?", [1, 2, 3]), ("against the cold?", [2, 3])]
+
+
 def test_training_brings_questions_closer_to_their_quotes(tmp_path):
     words = sorted(word for word in tiny.wordpiece_tokenizer().get_vocab() if word.isalpha() and len(word) > 4)
     paragraphs = tuple(
