@@ -141,9 +141,9 @@ def test_any_text_gives_few_short_printable_questions(texts):
 
 def test_hostile_lines_take_little_time():
     texts = ["# " + "1." * 80 + "\n" + "Q: " * 50 + "\n" + "(a) " * 35 + "?\n"] * MAX_PASSAGES
-    started = time.perf_counter()
+    started = time.process_time()
     suggest_questions("a.txt", texts)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_documents_are_read_once_and_suggest_in_turn_until_they_are_deleted(start, tmp_path, monkeypatch):

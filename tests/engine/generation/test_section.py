@@ -263,11 +263,11 @@ def test_a_phrase_is_about_one_document_or_its_newest_edition():
 
 def test_hostile_questions_and_headings_take_little_time():
     headings = "\n\n".join(["# " + "1. " * 500 + "1." * 2000, "# Fees"] * 50)
-    started = time.perf_counter()
+    started = time.process_time()
     for question in (
         "steht in " * 5000,
         "a\u2026" * 5000 + " say about fees",
         "x, " * 5000 + "say about " + "the " * 5000,
     ):
         assert ask(question, [("a.md", headings)]) == []
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5

@@ -300,7 +300,7 @@ def test_dates_of_cells_are_read_in_english_and_german(value, date):
 
 
 def test_hostile_questions_take_little_time():
-    start = time.perf_counter()
+    start = time.process_time()
     for question in ("1" * 5_000, "1," * 2_500, "amount from 1 to " * 1_000, "jan " * 2_000):
         conditions(question, INVOICES * 20)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2

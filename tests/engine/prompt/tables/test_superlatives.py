@@ -172,7 +172,7 @@ def test_negative_numbers_are_compared_and_unclear_ones_are_not(cells, expected)
 
 
 def test_hostile_questions_take_little_time():
-    start = time.perf_counter()
+    start = time.process_time()
     for question in ("which " * 20_000, "which" + " a" * 50_000, "most" * 50_000):
         extreme_cell(question, LAMPS, {})
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
