@@ -17,15 +17,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from engine.builder import SPAN_SCORER, ModelConfig
-from engine.errors import KVScopeError
+from engine.errors import KVScopeError, SpanScorerUnusable
 from engine.generation.span_scorer import SPAN_SCORER_FILE, SpanScorer
 from engine.model.decoder import Decoder
 from engine.model.encoder import QUOTE_ENCODER_FILE, SEMANTIC_LAYER, load_encoder, load_minilm
 from engine.model.loading.bundled import BUNDLED_MODEL
 from engine.model.loading.load import load_decoder, select_dtype
 from engine.model.loading.resolve import resolve
+from engine.model.weights_file import load_mean
 from engine.prompt.template import PromptTemplate
 from engine.scoring.trained_selector import SELECTOR_FILE
 from store.data_folder import default_data_folder
@@ -144,8 +146,7 @@ def _run_span_scorer(arguments: argparse.Namespace) -> None:
     device, dtype, _ = select_dtype(arguments.device, arguments.dtype)
     autocast = partial(torch.autocast, device.type, dtype, enabled=dtype is not torch.float32)
     scorer = SpanScorer(*load_minilm(torch.float32))
-    if arguments.init_from:
-        span_scorer.load_mean(scorer, arguments.init_from)
+    _start_from(arguments, SPAN_SCORER_FILE, scorer)
     scorer.to(device)
     prompt = PromptTemplate(_load_decoder(arguments).tokenizer)
     report = span_scorer.train_span_scorer(scorer, prompt, corpora, arguments.out, config, _ProgressPrinter(), autocast)
@@ -164,12 +165,22 @@ def _run_quote_encoder(arguments: argparse.Namespace) -> None:
     _, dtype, _ = select_dtype("cpu", arguments.dtype)
     autocast = partial(torch.autocast, "cpu", dtype, enabled=dtype is not torch.float32)
     encoder = load_encoder(torch.float32, (SEMANTIC_LAYER,))
+    _start_from(arguments, QUOTE_ENCODER_FILE, encoder.model)
     prompt = PromptTemplate(_load_decoder(arguments).tokenizer)
     progress = _ProgressPrinter()
     report = quote_encoder.train_quote_encoder(encoder, prompt, corpora, arguments.out, config, progress, autocast)
     print(f"Closest unit is right: {report['right']:.3f} of {report['questions']} questions", end="")
     print(f" ({report['right_before']:.3f} before)")
     _publish(arguments, (QUOTE_ENCODER_FILE,), quote_encoder.selection_metric)
+
+
+def _start_from(arguments: argparse.Namespace, name: str, module: torch.nn.Module) -> None:
+    """Give a module the mean of the weights in the files of this name that training starts from, if there are any."""
+    if arguments.init_from:
+        try:
+            load_mean([folder / name for folder in arguments.init_from], module)
+        except (OSError, SafetensorError, ValueError) as error:
+            raise SpanScorerUnusable(f"Training cannot start from these weights ({error}).") from error
 
 
 def _run_questions(arguments: argparse.Namespace) -> None:
@@ -316,13 +327,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--steps", type=int, default=defaults.training.steps)
     add("--batch-size", type=int, default=TrainingConfig.batch_size, help=batch_size)
     add("--lr", type=float, default=defaults.training.learning_rate, help="learning rate")
-    init_from = "finished span scorers to start from: their mean; with --steps 0 it is only evaluated and written"
+    init_from = "finished results to start from: their mean; with --steps 0 it is only evaluated and written"
     add("--init-from", type=Path, nargs="+", metavar="FOLDER", help=init_from)
 
     config = quote_encoder.QuoteEncoderConfig
     add = _add_command(commands, "quote-encoder", _run_quote_encoder, quote_encoder.__doc__, config.eval_examples)
     add("--steps", type=int, default=config.training.steps)
     add("--lr", type=float, default=config.training.learning_rate, help="learning rate")
+    add("--init-from", type=Path, nargs="+", metavar="FOLDER", help=init_from)
 
     add = _add_command(commands, "questions", _run_questions, questions.__doc__)
     add("--steps", type=int, default=questions.QuestionConfig.training.steps, help="of training the writer")

@@ -22,7 +22,6 @@ from torch import Tensor
 from engine.generation.span_scorer import SpanScorer, Window
 from engine.lru import LRUCache
 from engine.model.encoder import PACKAGE
-from engine.model.weights_file import trained_weights
 from engine.prompt.template import NO_ANSWER, PromptTemplate
 from engine.text import split_sentences
 from training.data.corpus import Corpus
@@ -132,20 +131,6 @@ class WindowedExamples:
             kept_places += [(len(kept), start, end) for start, end in pieces]
             kept.append(window)
         return WindowedQuestion(ids, kept, kept_places)
-
-
-def load_mean(scorer: SpanScorer, folders: Sequence[Path]) -> None:
-    """Give a span scorer the mean weights of finished ones. Raises SpanScorerUnusable if one cannot be read.
-
-    The mean of a span scorer and one that was trained on from it generalizes better than either (model soups,
-    arXiv:2203.05482).
-    """
-    trained = trained_weights(scorer)
-    total = {name: torch.zeros_like(weight) for name, weight in trained.items()}
-    for folder in folders:
-        finished = SpanScorer.load(folder, scorer.encoder, scorer.tokenizer.template)
-        total = {name: total[name] + weight.detach() for name, weight in trained_weights(finished).items()}
-    scorer.load_state_dict({name: weight / len(folders) for name, weight in total.items()}, strict=False)
 
 
 def _losses(starts: Tensor, ends: Tensor, questions: Sequence[tuple[int, Sequence[Place]]]) -> Tensor:

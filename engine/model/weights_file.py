@@ -1,6 +1,6 @@
 """Files of trained weights: matrices in 8 bits with a scale per row, vectors in bf16."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -43,3 +43,16 @@ def load_weights(path: Path, module: nn.Module) -> None:
     if {name: w.shape for name, w in weights.items()} != {n: w.shape for n, w in trained_weights(module).items()}:
         raise ValueError(f"The weights in {path} were trained for another encoder or version.")
     module.load_state_dict(weights, strict=False)
+
+
+def load_mean(paths: Sequence[Path], module: nn.Module) -> None:
+    """Give a module the mean of the trained weights in some files. Raises as `load_weights`.
+
+    The mean of a model and one that was trained on from it, or on other data, generalizes better than either (model
+    soups, arXiv:2203.05482).
+    """
+    total = {name: torch.zeros_like(weight) for name, weight in trained_weights(module).items()}
+    for path in paths:
+        load_weights(path, module)
+        total = {name: total[name] + weight.detach() for name, weight in trained_weights(module).items()}
+    module.load_state_dict({name: weight / len(paths) for name, weight in total.items()}, strict=False)

@@ -28,7 +28,7 @@ from engine.generation.span_scorer import (
     char_log_odds,
     normalize,
 )
-from engine.model.weights_file import trained_weights
+from engine.model.weights_file import load_mean, trained_weights
 from engine.prompt.template import NO_ANSWER, PromptTemplate
 from tests.support import tiny
 from tests.support.boats import BOATS
@@ -331,7 +331,7 @@ def test_training_may_start_from_the_mean_of_span_scorers(tmp_path):
         folder.mkdir()
         span_scorer(seed).save(folder)
     mean, saved = span_scorer(2), [load_file(folder / SPAN_SCORER_FILE) for folder in folders]
-    span_training.load_mean(mean, folders)
+    load_mean([folder / SPAN_SCORER_FILE for folder in folders], mean)
     expected = torch.stack([each["outputs.bias"].float() for each in saved]).mean(0)
     torch.testing.assert_close(mean.outputs.bias, expected)
     name = next(name for name, weight in trained_weights(mean).items() if weight.ndim == 2 and "encoder" in name)
