@@ -12,8 +12,9 @@ from engine.prompt.question_kind import QuestionKind
 
 # Two logistic regressions on the best quote's log probability, its cosine with the question, the share of the
 # question's words in it, its heading and its context, the log probability that no passage answers, and how far the next
-# quote is behind, in nats; whether there is an answer does not depend on that or on shared words. Fitted on the questions about facts of
-# all sets of `bench documents` but those held out and the fifth and sixth, the second with the span scorer of today.
+# quote is behind, in nats; whether there is an answer does not depend on that or on shared words. Fitted on the
+# questions about facts of all sets of `bench documents` but those held out and the fifth and sixth, the second with the
+# span scorer of today.
 RIGHT_WEIGHTS, RIGHT_BIAS = (0.16, 1.8, 0.83, -0.27, 0.35), -2.47
 ANSWERABLE_WEIGHTS, ANSWERABLE_BIAS = (0.42, 1.31, 0.0, -0.45, 0.0), 0.92
 BLOCK_BIAS = 0.9  # an answer of more than the best quote is more often right
