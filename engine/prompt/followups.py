@@ -1,8 +1,9 @@
 """Decide which earlier turns a question needs to be understood, and put them in front of it (query contextualization).
 
 A rule for English and German: a question is a follow-up if it starts with a connective ("And ...", "What about ..."),
-contains an anaphor ("it", "they", "there"), or is short and has fewer than two content words. In doubt it counts as a
-follow-up, because a standalone question loses little when its history is added.
+contains an anaphor ("it", "they", "there"), or is short and has fewer than two content words. A pronoun that begins a
+subordinate clause means what the question has named before it: "How loud is the washer when it spins?". In doubt a
+question counts as a follow-up, because a standalone question loses little when its history is added.
 """
 
 import re
@@ -22,6 +23,11 @@ ANAPHOR = re.compile(
     r"|another|else|previous|above"
     r"|es|er|ihn|ihm|ihre?[mnrs]?|seine?[mnrs]?|dies(?:e[mnrs]?)?|da|dort|daf\u00fcr|davon|damit|daran|dabei|danach|vorher|jene\w*"
     r"|andere[mnrs]?"
+)
+SUBORDINATE = re.compile(
+    r"\b(?:when(?:ever)?|if|once|while|until|before|after|because|wenn|falls|sobald|bevor|nachdem|weil|w\u00e4hrend) "
+    r"(?:it|they|he|she|es|er)\b",
+    re.I,
 )
 STOP_WORD = re.compile(  # words that do not say what a question is about
     r"a|an|the|of|in|on|at|to|for|from|by|with|about|as|into|per|and|or|but|not|no|yes|any|some|that|more|please"
@@ -58,10 +64,22 @@ class ContextualQuestion:
 
 def needs_context(question: str) -> bool:
     """Return whether a question cannot be understood without the turns before it."""
-    words = re.findall(r"\w+", CLITIC.sub("", question.lower()))
+    words = _words(question)
+    clause = SUBORDINATE.search(question)
+    named = _words(question[: clause.start()]) if clause else []
+    if clause and _num_content_words(named) >= MIN_CONTENT_WORDS and not any(map(ANAPHOR.fullmatch, named)):
+        words = [*named, *_words(question[clause.end() :])]
     if CONNECTIVE.match(question.strip().lower()) or any(map(ANAPHOR.fullmatch, words)):
         return True
-    return sum(not STOP_WORD.fullmatch(word) for word in words) < MIN_CONTENT_WORDS and len(words) < WHOLE_SENTENCE
+    return _num_content_words(words) < MIN_CONTENT_WORDS and len(words) < WHOLE_SENTENCE
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", CLITIC.sub("", text.lower()))
+
+
+def _num_content_words(words: Sequence[str]) -> int:
+    return sum(not STOP_WORD.fullmatch(word) for word in words)
 
 
 def relative_year(question: str) -> str:

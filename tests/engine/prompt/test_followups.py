@@ -23,6 +23,8 @@ TICKET = ChatTurn("How much does an adult ticket cost?", "14 pounds.")
 @pytest.mark.parametrize(
     "question",
     [
+        "How loud is the washer when it spins?",
+        "Was passiert mit der Kaution, wenn er auszieht?",
         *(sample["question"] for sample in SAMPLES),
         "Who won the race?",
         "Who is Don Quixote?",
@@ -36,6 +38,9 @@ def test_standalone_questions(question):
 @pytest.mark.parametrize(
     "question",
     [
+        "Who pays if it breaks?",
+        "Does it stop when they leave the building?",
+        "How loud is the washer when it dries them?",
         "Who commands it?",
         "How many passengers does it carry?",
         "And the captain?",
