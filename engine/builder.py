@@ -29,7 +29,6 @@ from engine.model.loading.decoding import choose_decoding
 from engine.model.loading.load import fuse_layers, load_decoder, select_dtype
 from engine.model.loading.lora import LORA_WEIGHTS_FILE
 from engine.model.loading.resolve import estimate_footprint, folder_footprint, free_bytes, resolve
-from engine.model.weights_file import load_weights
 from engine.prompt.template import PromptTemplate
 from engine.prompt.text_finder import TextFinder
 from engine.scheduler.scheduler import MAX_DECODING, Scheduler
@@ -37,6 +36,7 @@ from engine.scoring.auxiliary import AuxiliaryScorer
 from engine.scoring.trained_selector import SELECTOR_FILE, TokenSelector
 from store.data_folder import default_data_folder
 from store.types import Finder
+from store.weights_file import load_weights
 
 LORA_ADAPTER = ASSETS / "reader"  # these are trained here: `python -m training`
 PLAIN_ADAPTER = ASSETS / "plain"  # the same without reused KV in its training: reuse fails as on other models

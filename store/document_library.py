@@ -5,9 +5,10 @@ inserts its chunks. Re-chunking builds a new version from the stored text; one t
 it. Whatever is pending is deleted if an operation ends early, or after a crash by the next opening.
 """
 
+import heapq
 import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from hashlib import sha256
@@ -19,7 +20,7 @@ from store.catalog.catalog import Catalog
 from store.catalog.document_text import make_chunks, take_excerpt
 from store.catalog.transfer import original_in
 from store.errors import NoSuchDocument, StoreFull
-from store.fusion import rrf
+from store.fusion import WORD_WEIGHT, hybrid_scores
 from store.german import is_german
 from store.ingest import isolated, read_file
 from store.ingest.chunker import ChunkConfig, split_sections
@@ -32,11 +33,13 @@ from store.library import Library, LibraryInfo
 from store.limits import DEFAULT_LIMITS, Limits
 from store.names import clean_label, clean_name
 from store.originals import Originals
+from store.retrieval.segments import embed_chunks
 from store.retrieval.vectors import VectorIndex
 from store.types import PARSER_VERSION, Chunk, Document, Embedder, Excerpt, Hit, Progress, Reranker
 
 BATCH_CHUNKS = 2  # embedded between two progress steps, at which the caller can cancel or let a question pass
-CANDIDATES_PER_HIT = 4  # of each search, so that a chunk found by both can overtake
+MAX_WORD_MATCHES = 100  # of the lexical search
+GERMAN_WORDS = 2.0  # how much more words weigh in a German question: an English embedding model hardly knows German
 RERANKED_PER_HIT = 3  # each costs a forward pass
 
 
@@ -222,7 +225,7 @@ class DocumentLibrary(Library):
             return self._catalog.chunks_by_id(ids)
 
     def retrieve_stages(self, question: str, top_k: int, documents: Sequence[str] = ()) -> Iterator[list[Hit]]:
-        """Yield the hits of vector search, of its fusion with lexical search (RRF), and of the reranker, if any.
+        """Yield the hits of vector search, of its fusion with lexical search, and of the reranker, if any.
 
         Each stage is slower and better than the last, so that an engine can start on the first (speculative prefill on
         the hits of an unfinished search: RAGCache, arXiv 2404.12457). A document deleted in the meantime is in no later
@@ -238,18 +241,18 @@ class DocumentLibrary(Library):
             return
         model_question = self.embedder.truncate_left(question)
         vector = self.embedder.embed_question(model_question)
-        num_candidates = top_k * CANDIDATES_PER_HIT
         with self._lock:
-            nearest = self._vectors.search(vector, num_candidates, self._catalog.owners(documents))
-            hits = self._fuse(nearest, [])
-        yield hits[:top_k]
+            cosines = self._vectors.cosines(vector, self._catalog.owners(documents))
+            hits = self._hits(cosines, {}, top_k)
+        yield hits
         with self._lock:
             owners = self._catalog.owners(documents) if documents else None
-            lexical = self._catalog.bm25.search(question, num_candidates, owners)
-            hits = self._fuse(nearest, lexical, words_first=is_german(question))
+            words = self._catalog.bm25.search(question, MAX_WORD_MATCHES, owners)
+            is_foreign = self.embedder.is_english and is_german(question)
+            weight = WORD_WEIGHT * (GERMAN_WORDS if is_foreign else 1.0)
+            hits = self._hits(cosines, words, top_k * RERANKED_PER_HIT, weight)
         yield hits[:top_k]
         if self._reranker:
-            hits = hits[: top_k * RERANKED_PER_HIT]
             scores = self._reranker.score(model_question, [hit.chunk.passage for hit in hits])
             with self._lock:
                 existing = self._catalog.chunks_by_id([hit.chunk.id for hit in hits])
@@ -315,13 +318,10 @@ class DocumentLibrary(Library):
         num_segments = 0
         for start in range(0, len(chunks), BATCH_CHUNKS):
             batch = chunks[start : start + BATCH_CHUNKS]
-            segments = [
-                (chunk.id, segment) for chunk in batch for segment in self.embedder.segments(chunk.text, chunk.context)
-            ]
-            vectors = self.embedder.embed([segment for _, segment in segments])
+            ids, vectors = embed_chunks(self.embedder, batch)
             with self._lock:
-                self._vectors.add(owner, [chunk_id for chunk_id, _ in segments], vectors)
-            num_segments += len(segments)
+                self._vectors.add(owner, ids, vectors)
+            num_segments += len(ids)
             yield Progress("embedded", start + len(batch), len(chunks))
         return num_segments
 
@@ -344,22 +344,14 @@ class DocumentLibrary(Library):
             self._vectors.delete(owner)
         self._vectors.mark_used()
 
-    def _fuse(self, nearest: list[tuple[str, float]], lexical: list[str], words_first: bool = False) -> list[Hit]:
-        """Fuse (chunk id, cosine) and the lexical search's chunk ids into hits of existing chunks.
-
-        With `words_first` the lexical search's chunks precede all others: the embedding model hardly knows German.
-        """
-        by_vector = [chunk for chunk, _ in nearest]
-        rankings = [list(dict.fromkeys([*lexical, *by_vector]))] if words_first else [by_vector, lexical]
-        fused = [(ids[0], score) for ids, score in rrf(rankings, key=str)]
-        chunks = self._catalog.chunks_by_id([chunk for chunk, _ in fused])
-        similarity = dict(nearest)
-        matched = set(lexical)
-        return [
-            Hit(chunks[chunk], score, similarity.get(chunk), chunk in matched)
-            for chunk, score in fused
-            if chunk in chunks
-        ]
+    def _hits(
+        self, cosines: Mapping[str, float], words: Mapping[str, float], top_k: int, word_weight: float = WORD_WEIGHT
+    ) -> list[Hit]:
+        """Return the best existing chunks by their cosines and by their scores in the lexical search."""
+        scores = hybrid_scores(cosines, words, word_weight)
+        best = heapq.nsmallest(top_k, scores, key=lambda chunk: (-scores[chunk], chunk))
+        chunks = self._catalog.chunks_by_id(best)
+        return [Hit(chunks[each], scores[each], cosines.get(each), each in words) for each in best if each in chunks]
 
     def _claim(self, document_id: str) -> bool:
         """Claim a document for one worker; return False if it is claimed already. The caller holds the lock."""

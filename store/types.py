@@ -90,7 +90,7 @@ class Hit:
 
     chunk: Chunk
     score: float  # ranks the hits of one stage only: the fused score, or the reranker's
-    similarity: float | None  # cosine of the vector search, at most 1; None if only the lexical search found the chunk
+    similarity: float | None  # cosine of the vector search, at most 1; None if the chunk was not searched by vector
     matched_words: bool  # whether the lexical search found it; False in the first stage, which precedes that search
 
 
@@ -130,8 +130,8 @@ class Finder(Protocol):
 class Embedder(Protocol):
     """Maps texts to vectors of length 1, so that a dot product is a cosine; see `store.retrieval.embedding_model`.
 
-    A model silently truncates long texts. A chunk is therefore embedded as `segments` that fit the model, each after
-    the chunk's context, and its similarity is that of its best segment.
+    A model silently truncates long texts. A chunk is therefore embedded as `segments` that fit the model, and its
+    similarity is that of its best segment (`store.retrieval.segments`).
     """
 
     name: str
@@ -146,8 +146,8 @@ class Embedder(Protocol):
     def fingerprint(self) -> str:
         """Identifies the model; vectors of different ones must not share an index. Any precision ranks alike."""
 
-    def segments(self, text: str, context: str = "") -> list[str]:
-        """Split a text into segments that fit the model after `context`, in order; at least one."""
+    def segments(self, text: str) -> list[str]:
+        """Split a text into segments that fit the model, in order; at least one."""
 
     def truncate_left(self, text: str) -> str:
         """Return the longest end of a text that fits the model: a question usually follows a pasted text."""

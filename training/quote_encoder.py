@@ -3,7 +3,7 @@
 An example is some passages and questions about them. The embedding of a question is to be closer to those of the
 sentences, list items, table rows and whole lists that hold its answer than to those of all others: cross-entropy over
 the cosines, divided by a temperature, with in-batch negatives as in sentence transformers (arXiv:1908.10084,
-1705.00652). The neighbouring passages of a document are the hardest negatives.
+1705.00652): all units of all examples of a step. The neighbouring passages of a document are the hardest ones.
 """
 
 import re
@@ -22,10 +22,10 @@ from torch import Tensor
 
 from engine.generation.lists import MIN_LIST_ITEMS, text_of_list
 from engine.model.encoder import PACKAGE, QUOTE_ENCODER_FILE, Encoder, last_hidden_states
-from engine.model.weights_file import load_weights, save_weights, trained_weights
 from engine.prompt.template import PromptTemplate
 from engine.prompt.titles import parse_title
 from engine.prompt.units import split_units
+from store.weights_file import load_weights, save_weights, trained_weights
 from training.data.corpus import Corpus
 from training.data.examples import DataMix, TrainingExamples
 from training.loop import Progress, RunConfig, TrainingConfig, batches_from, example_settings, prepare_run, train
@@ -47,7 +47,9 @@ class QuoteEncoderConfig(RunConfig):
             max_passages=4, max_tokens=1400, max_questions=8, unanswerable_fraction=0.0, synthetic_fraction=0.0
         )
     )
-    training: TrainingConfig = field(default=TrainingConfig(1000, 6e-5, warmup_steps=30, checkpoint_steps=100))
+    training: TrainingConfig = field(
+        default=TrainingConfig(700, 6e-5, warmup_steps=30, checkpoint_steps=50, batch_size=4)
+    )
 
 
 @dataclass(frozen=True)
@@ -82,18 +84,21 @@ def train_quote_encoder(
         model.set_attn_implementation("eager")  # the backward pass of SDPA takes half of a step on a CPU
 
     def loss_of(batch: list[QuoteExample]) -> Tensor:
-        losses = [torch.zeros((), requires_grad=True)]
-        for example in batch:
-            if example.questions:
-                with autocast():
-                    embeddings = _embed(encoder, [*example.units, *(question for question, _ in example.questions)])
-                units, questions = embeddings.split([len(example.units), len(example.questions)])
-                logits = questions @ units.T / TEMPERATURE
-                losses += [
-                    row.logsumexp(0) - row[right].logsumexp(0)
-                    for row, (_, right) in zip(logits, example.questions, strict=True)
-                ]
-        return torch.stack(losses).sum() / max(1, len(losses) - 1)
+        units = {unit: None for example in batch for unit in example.units}  # two examples may share a passage
+        position = {unit: index for index, unit in enumerate(units)}
+        pairs = [
+            (question, [position[example.units[index]] for index in right])
+            for example in batch
+            for question, right in example.questions
+        ]
+        if not pairs:
+            return torch.zeros((), requires_grad=True)
+        with autocast():
+            embeddings = _embed(encoder, [*units, *(question for question, _ in pairs)])
+        candidates, questions = embeddings.split([len(units), len(pairs)])
+        logits = questions @ candidates.T / TEMPERATURE
+        losses = [row.logsumexp(0) - row[right].logsumexp(0) for row, (_, right) in zip(logits, pairs, strict=True)]
+        return torch.stack(losses).mean()
 
     batches = partial(
         batches_from, examples=QuoteExamples(examples), config=config.training, device=torch.device("cpu")

@@ -26,6 +26,7 @@ from store.ingest.document import ParsedDocument, finish
 from store.ingest.isolated import parse_isolated
 from store.ingest.sniff import detect_format
 from store.retrieval.minilm import MiniLM
+from store.retrieval.segments import embed_chunks
 from store.types import Chunk, Document, Embedder
 
 TITLE = "reading and embedding documents"
@@ -86,5 +87,4 @@ def _chunk(name: str, parsed: ParsedDocument, tokenizer: Tokenizer) -> list[Chun
 def _embed(chunks: list[Chunk], embedder: Embedder) -> None:
     """Embed chunks in the batches of the library."""
     for start in range(0, len(chunks), BATCH_CHUNKS):
-        batch = chunks[start : start + BATCH_CHUNKS]
-        embedder.embed([segment for chunk in batch for segment in embedder.segments(chunk.text, chunk.context)])
+        embed_chunks(embedder, chunks[start : start + BATCH_CHUNKS])

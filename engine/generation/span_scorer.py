@@ -26,7 +26,7 @@ from engine.errors import Cancelled, SpanScorerUnusable
 from engine.model.encoder import last_hidden_states, supported_kernel
 from engine.model.kernels.slot_attention import SlotAttention
 from engine.model.tokenizer import TextTokenizer, TokenizedText
-from engine.model.weights_file import load_weights, save_weights, trained_weights
+from store.weights_file import load_weights, save_weights, trained_weights
 
 SPAN_SCORER_FILE = "span_scorer.safetensors"
 MAX_QUESTION_PIECES = 64  # of a longer question the last ones

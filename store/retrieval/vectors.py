@@ -5,7 +5,6 @@ embedder's fingerprint; the library embeds the documents whose vectors are missi
 """
 
 import errno
-import heapq
 import logging
 import secrets
 import shutil
@@ -84,14 +83,14 @@ class ExactIndex:
     def num_segments(self, owner: str) -> int:
         return sum(len(block.vectors) for block in self._blocks.get(owner, ()))
 
-    def search(self, vector: np.ndarray, top_k: int, owners: Iterable[str]) -> list[tuple[str, float]]:
-        """Return at most `top_k` (chunk id, cosine of its best segment with `vector` [D]), best first, ties by id."""
-        scored: list[tuple[float, str]] = []
+    def cosines(self, vector: np.ndarray, owners: Iterable[str]) -> dict[str, float]:
+        """Return the cosine of each chunk's best segment with `vector` [D], by chunk id."""
+        cosines: dict[str, float] = {}
         for owner in owners:
             for block in self._blocks.get(owner, ()):
                 best = np.maximum.reduceat(block.vectors @ vector, block.starts)
-                scored += zip((-best.clip(-1, 1)).tolist(), block.chunks, strict=True)
-        return [(chunk, -negative_cosine) for negative_cosine, chunk in heapq.nsmallest(top_k, scored)]
+                cosines |= zip(block.chunks, best.clip(-1, 1).tolist(), strict=True)
+        return cosines
 
 
 class VectorIndex(ExactIndex):

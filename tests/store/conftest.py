@@ -1,10 +1,12 @@
 """Fixtures of the store's tests: a library with a word tokenizer and an embedder without a model."""
 
+import numpy as np
 import pytest
 
 from store.document_library import DocumentLibrary
 from store.ingest import parse_steps
 from store.ingest.chunker import ChunkConfig
+from store.retrieval.segments import CONTEXT_WEIGHT
 from tests.support.fakes import WordEmbedder, word_tokenizer
 
 SMALL = ChunkConfig(tokens=20, overlap=5)
@@ -14,6 +16,13 @@ def search(library, question, top_k, documents=()):
     """Return the hits of the last retrieval stage."""
     *_, final = library.retrieve_stages(question, top_k, documents)
     return final
+
+
+def best_cosine(embedder, question, chunk):
+    """Return the cosine of a chunk's best segment, each with a share of the context, without Chroma."""
+    (query,) = embedder.embed([question])
+    vectors = embedder.embed(embedder.segments(chunk.text)) + CONTEXT_WEIGHT * embedder.embed([chunk.context])
+    return float(np.max(vectors @ query / np.linalg.norm(vectors, axis=1)))
 
 
 @pytest.fixture(autouse=True)

@@ -1,13 +1,17 @@
-"""Reciprocal rank fusion against its definition."""
+"""Both kinds of fusion against their definitions."""
 
 from fractions import Fraction
+from statistics import fmean, pstdev
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.fusion import rrf
+from store.fusion import WORD_WEIGHT, hybrid_scores, rrf
 
+CHUNKS = st.sampled_from("abcdef")
+COSINES = st.dictionaries(CHUNKS, st.integers(-8, 8).map(lambda number: number / 8))
+WORD_SCORES = st.dictionaries(CHUNKS, st.integers(0, 40).map(float))
 RANKINGS = st.lists(st.lists(st.sampled_from("abcdef"), unique=True), max_size=3)
 
 
@@ -29,3 +33,20 @@ def test_second_in_both_rankings_beats_first_in_one():
 
 def test_items_with_one_key_stay_together_in_the_order_of_the_rankings():
     assert [items for items, _ in rrf([["a", "B"], ["b"]], key=str.lower)] == [["B", "b"], ["a"]]
+
+
+@given(COSINES, WORD_SCORES)
+def test_hybrid_scores_are_standard_scores_and_weighted_word_scores(cosines, words):
+    values = list(cosines.values()) or [0.0]
+    deviation = pstdev(values) or 1.0
+    scores = hybrid_scores(cosines, words)
+    assert scores.keys() == cosines.keys() | words.keys()
+    for chunk, score in scores.items():
+        standard = (cosines[chunk] - fmean(values)) / deviation if chunk in cosines else 0.0
+        assert score == pytest.approx(standard + WORD_WEIGHT * words.get(chunk, 0.0), abs=1e-9)
+
+
+@given(COSINES, WORD_SCORES, st.integers(1, 4), st.integers(-2, 2))
+def test_the_scale_of_an_embedding_model_does_not_matter(cosines, words, factor, shift):
+    other = {chunk: cosine / factor + shift for chunk, cosine in cosines.items()}
+    assert hybrid_scores(other, words) == pytest.approx(hybrid_scores(cosines, words), abs=1e-6)

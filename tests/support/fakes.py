@@ -26,7 +26,7 @@ class WordEmbedder:
         self.width = width
         self.num_embedded = 0
 
-    def segments(self, text, context=""):
+    def segments(self, text):
         words = text.split()
         return [" ".join(words[start : start + 8]) for start in range(0, len(words), 8)] or [text]
 

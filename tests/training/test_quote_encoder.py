@@ -13,8 +13,8 @@ from torch.testing import assert_close
 from engine.builder import ASSETS, ModelConfig, load_grounding
 from engine.errors import SpanScorerUnusable
 from engine.model.encoder import QUOTE_ENCODER_FILE, SEMANTIC_LAYER, Encoder, load_encoder
-from engine.model.weights_file import load_weights
 from engine.prompt.template import PromptTemplate
+from store.weights_file import load_weights
 from tests.support import tiny
 from tests.support.boats import BOATS
 from training.data.corpus import Corpus, Paragraph, read_corpora

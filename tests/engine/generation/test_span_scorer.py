@@ -28,8 +28,8 @@ from engine.generation.span_scorer import (
     char_log_odds,
     normalize,
 )
-from engine.model.weights_file import load_mean, trained_weights
 from engine.prompt.template import NO_ANSWER, PromptTemplate
+from store.weights_file import load_mean, trained_weights
 from tests.support import tiny
 from tests.support.boats import BOATS
 from tests.support.doubles import TEXTS

@@ -1,6 +1,7 @@
 """A document is in the library as a whole or not at all; a deleted one is gone from every index."""
 
 import errno
+import math
 import shutil
 import sqlite3
 import threading
@@ -14,11 +15,11 @@ import pytest
 from chromadb import Collection
 from chromadb.errors import InternalError
 
-from store.document_library import DocumentLibrary
+from store.document_library import BATCH_CHUNKS, DocumentLibrary
 from store.errors import DocumentTooLarge, StoreFull, UnreadableDocument
 from store.ingest.chunker import ChunkConfig
 from store.retrieval.vectors import VectorIndex
-from tests.store.conftest import SMALL, search
+from tests.store.conftest import SMALL, best_cosine, search
 from tests.support.fakes import WordEmbedder, word_tokenizer
 from tests.support.files import pdf
 
@@ -169,16 +170,13 @@ def test_a_hit_can_match_by_words_and_by_vector(open_library, file_of):
 
 
 def test_a_chunk_is_as_similar_as_its_best_segment(open_library, file_of):
-    """Reference: dot products of all segments, without Chroma."""
-    library, embedder = open_library(), WordEmbedder()
+    library = open_library()
     document = add(library, file_of(BIRDS))[-1].document
     question = "kingfisher dives for fish"
-    (query,) = embedder.embed([question])
-    hits = [hit for hit in search(library, question, document.num_chunks) if hit.similarity is not None]
-    assert len(hits) > 1
+    hits = search(library, question, document.num_chunks)
+    assert len(hits) == document.num_chunks > 1 and all(hit.chunk.context for hit in hits)
     for hit in hits:
-        best = max(float(embedder.embed([segment])[0] @ query) for segment in embedder.segments(hit.chunk.text))
-        assert hit.similarity == pytest.approx(best, abs=1e-5)
+        assert hit.similarity == pytest.approx(best_cosine(WordEmbedder(), question, hit.chunk), abs=1e-5)
 
 
 def test_hits_are_ordered_deterministic_and_at_most_top_k(open_library, file_of):
@@ -217,14 +215,15 @@ def test_a_deleted_document_is_gone_from_every_index(open_library, file_of, tmp_
 
 def test_vectors_of_another_embedder_are_rebuilt(open_library, file_of, tmp_path):
     library = open_library()
-    add(library, file_of(BIRDS))
+    document = add(library, file_of(BIRDS))[-1].document
     old = search(library, "kingfisher fish", 3)
     library = open_library(other := WordEmbedder("other words", width=128))
     assert [document.name for document in library.documents_without_vectors()] == ["file.txt"]
     assert [hit.similarity for hit in search(library, "kingfisher fish", 1)] == [None]  # found by words
     list(library.embed_missing())
     assert not library.documents_without_vectors() and not library.notice
-    assert other.num_embedded == count_rows(tmp_path)["embeddings"] + 1  # and the question
+    num_batches = math.ceil(document.num_chunks / BATCH_CHUNKS)
+    assert other.num_embedded == count_rows(tmp_path)["embeddings"] + num_batches + 1  # a context each, the question
     assert [hit.chunk.id for hit in search(library, "kingfisher fish", 1)] == [old[0].chunk.id]
 
 

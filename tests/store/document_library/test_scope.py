@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from store.catalog.catalog import Catalog
 from store.catalog.schema import FILE_NAME
-from store.document_library import CANDIDATES_PER_HIT
+from store.fusion import hybrid_scores
 from store.types import COLLECTION
 from tests.store.conftest import search
 from tests.support.fakes import WordEmbedder
@@ -40,13 +40,6 @@ def filled(open_library, file_of, texts):
     return library
 
 
-def fused_by_hand(rankings):
-    """The definition of reciprocal rank fusion, spelled out."""
-    seen = list(dict.fromkeys(chunk for ranking in rankings for chunk in ranking))
-    score = {chunk: sum(1 / (61 + ranking.index(chunk)) for ranking in rankings if chunk in ranking) for chunk in seen}
-    return sorted(seen, key=lambda chunk: -score[chunk])
-
-
 def test_a_limited_search_ranks_as_if_there_were_no_other_documents(filled, tmp_path):
     """One library serves all examples, because building it takes longer than all of them."""
     known = sorted(document.id for document in filled.documents())
@@ -58,13 +51,13 @@ def test_a_limited_search_ranks_as_if_there_were_no_other_documents(filled, tmp_
         top_k=st.integers(1, 6),
     )
     def check(question, documents, top_k):
-        by_vectors = [hit.chunk for hit in next(filled.retrieve_stages(question, ALL))]
-        nearest = [chunk.id for chunk in by_vectors if chunk.document_id in documents]
-        lexical = [chunk for chunk in catalog.bm25.search(question, ALL) if chunk.rsplit("-", 1)[0] in documents]
-        num_candidates = top_k * CANDIDATES_PER_HIT
-        expected = fused_by_hand([nearest[:num_candidates], lexical[:num_candidates]])[:top_k]
-        hits = [hit.chunk.id for hit in search(filled, question, top_k, documents)]
-        assert hits == expected
+        by_vectors = next(filled.retrieve_stages(question, ALL))
+        cosines = {hit.chunk.id: hit.similarity for hit in by_vectors if hit.chunk.document_id in documents}
+        words = catalog.bm25.search(question, ALL)
+        scores = hybrid_scores(cosines, {chunk: words[chunk] for chunk in cosines if chunk in words})
+        hits = search(filled, question, top_k, documents)
+        assert [hit.chunk.id for hit in hits] == sorted(scores, key=lambda chunk: (-scores[chunk], chunk))[:top_k]
+        assert [hit.score for hit in hits] == pytest.approx([scores[hit.chunk.id] for hit in hits])
         assert len(hits) == min(top_k, sum(len(filled.chunks(document)) for document in set(documents)))
 
     with closing(catalog):

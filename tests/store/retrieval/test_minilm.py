@@ -7,7 +7,10 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
+from engine.builder import QUOTE_ENCODER
+from engine.model.encoder import QUOTE_ENCODER_FILE, SEMANTIC_LAYER, load_encoder
 from store.retrieval.minilm import EMBEDDING_DIM, MiniLM, packaged_folder
+from store.weights_file import load_weights
 
 THINGS, PLACES = ("birds", "loans", "ropes", "letters"), ("harbour", "attic", "bank")
 pytestmark = pytest.mark.embedded
@@ -63,8 +66,20 @@ def test_the_end_of_a_long_chunk_is_found(model):
     assert best > whole + 0.2
 
 
-def test_fingerprint_is_of_the_weights(model):
-    assert model.fingerprint == MiniLM().fingerprint and model.fingerprint.startswith("minilm-64-")
+def test_fingerprint_is_of_the_weights(model, monkeypatch, tmp_path):
+    assert model.fingerprint == MiniLM().fingerprint and model.fingerprint.startswith("minilm-32-")
+    monkeypatch.setattr("store.retrieval.minilm.FINETUNED", tmp_path / "weights")
+    (tmp_path / "weights").write_bytes(b"other weights")
+    assert MiniLM().fingerprint != model.fingerprint
+
+
+def test_it_embeds_as_the_encoder_that_compares_quotes_does(model):
+    encoder = load_encoder(torch.float32, (SEMANTIC_LAYER,))
+    texts = ["Where do birds sleep?", "Swans sleep on the water."]
+    plain = encoder.embed_sentences(texts).numpy()
+    load_weights(QUOTE_ENCODER / QUOTE_ENCODER_FILE, encoder.model)
+    np.testing.assert_allclose(model.embed(texts), encoder.embed_sentences(texts).numpy(), atol=1e-4)
+    assert np.abs(model.embed(texts) - plain).max() > 0.01
 
 
 def test_bf16_ranks_as_fp32_does(model):
