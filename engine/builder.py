@@ -22,7 +22,7 @@ from engine.generation.grounding import GroundingModel
 from engine.generation.span_scorer import SPAN_SCORER_FILE, SpanScorer
 from engine.kv.chunk_cache import ChunkCache, model_fingerprint
 from engine.model.decoder import Decoder
-from engine.model.encoder import QUOTE_ENCODER_FILE, SEMANTIC_LAYER, load_encoder, load_minilm
+from engine.model.encoder import SEMANTIC_LAYER, load_encoder, load_minilm
 from engine.model.kernels.load import KernelChoice, choose_kernels
 from engine.model.loading.bundled import BUNDLED_MODEL, ProgressCallback
 from engine.model.loading.decoding import choose_decoding
@@ -36,7 +36,7 @@ from engine.scoring.auxiliary import AuxiliaryScorer
 from engine.scoring.trained_selector import SELECTOR_FILE, TokenSelector
 from store.data_folder import default_data_folder
 from store.types import Finder
-from store.weights_file import load_weights
+from store.weights_file import QUOTE_ENCODER_FILE, load_weights
 
 LORA_ADAPTER = ASSETS / "reader"  # these are trained here: `python -m training`
 PLAIN_ADAPTER = ASSETS / "plain"  # the same without reused KV in its training: reuse fails as on other models
@@ -56,7 +56,7 @@ class ModelConfig:
     dtype: str = "auto"  # 'auto', 'bf16' or 'fp32'
     lora_adapter: str = "auto"  # merged into the main model; ours and 'plain' fit the bundled model
     span_scorer: str = "auto"  # ours fits any main model
-    quote_encoder: str = "auto"  # with a span scorer; 'off': the encoder of retrieval compares quotes
+    quote_encoder: str = "auto"  # with a span scorer; 'off': the unchanged all-MiniLM-L6-v2 compares quotes
     token_selector: str = "auto"  # ours fits the bundled model with our LoRA adapter
     attention: str = "auto"  # on the CPU: 'auto' (our kernels, where they are faster), or 'torch'
     decode_weights: str = "auto"  # that our kernel decodes with: 'bf16', 'int8', or 'auto' (int8 if there is memory)

@@ -14,13 +14,14 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
+import numpy as np
 from tokenizers import Tokenizer
 
 from store.catalog.catalog import Catalog
 from store.catalog.document_text import make_chunks, take_excerpt
 from store.catalog.transfer import original_in
 from store.errors import NoSuchDocument, StoreFull
-from store.fusion import WORD_WEIGHT, hybrid_scores
+from store.fusion import GERMAN_WORD_WEIGHT, WORD_WEIGHT, hybrid_scores
 from store.german import is_german
 from store.ingest import isolated, read_file
 from store.ingest.chunker import ChunkConfig, split_sections
@@ -38,8 +39,7 @@ from store.retrieval.vectors import VectorIndex
 from store.types import PARSER_VERSION, Chunk, Document, Embedder, Excerpt, Hit, Progress, Reranker
 
 BATCH_CHUNKS = 2  # embedded between two progress steps, at which the caller can cancel or let a question pass
-MAX_WORD_MATCHES = 100  # of the lexical search
-GERMAN_WORDS = 2.0  # how much more words weigh in a German question: an English embedding model hardly knows German
+MIN_WORD_MATCHES = 100  # of the lexical search that are fused
 RERANKED_PER_HIT = 3  # each costs a forward pass
 
 
@@ -242,15 +242,14 @@ class DocumentLibrary(Library):
         model_question = self.embedder.truncate_left(question)
         vector = self.embedder.embed_question(model_question)
         with self._lock:
-            cosines = self._vectors.cosines(vector, self._catalog.owners(documents))
-            hits = self._hits(cosines, {}, top_k)
+            hits = self._hits(vector, documents, {}, top_k)
         yield hits
+        num_candidates = top_k * RERANKED_PER_HIT
         with self._lock:
             owners = self._catalog.owners(documents) if documents else None
-            words = self._catalog.bm25.search(question, MAX_WORD_MATCHES, owners)
-            is_foreign = self.embedder.is_english and is_german(question)
-            weight = WORD_WEIGHT * (GERMAN_WORDS if is_foreign else 1.0)
-            hits = self._hits(cosines, words, top_k * RERANKED_PER_HIT, weight)
+            words = self._catalog.bm25.search(question, max(MIN_WORD_MATCHES, num_candidates), owners)
+            weight = GERMAN_WORD_WEIGHT if self.embedder.is_english and is_german(question) else WORD_WEIGHT
+            hits = self._hits(vector, documents, words, num_candidates, weight)
         yield hits[:top_k]
         if self._reranker:
             scores = self._reranker.score(model_question, [hit.chunk.passage for hit in hits])
@@ -345,9 +344,15 @@ class DocumentLibrary(Library):
         self._vectors.mark_used()
 
     def _hits(
-        self, cosines: Mapping[str, float], words: Mapping[str, float], top_k: int, word_weight: float = WORD_WEIGHT
+        self,
+        vector: np.ndarray,
+        documents: Sequence[str],
+        words: Mapping[str, float],
+        top_k: int,
+        word_weight: float = WORD_WEIGHT,
     ) -> list[Hit]:
-        """Return the best existing chunks by their cosines and by their scores in the lexical search."""
+        """Return the best chunks of documents by their cosines and by their scores in the lexical search."""
+        cosines = self._vectors.cosines(vector, self._catalog.owners(documents))
         scores = hybrid_scores(cosines, words, word_weight)
         best = heapq.nsmallest(top_k, scores, key=lambda chunk: (-scores[chunk], chunk))
         chunks = self._catalog.chunks_by_id(best)

@@ -11,20 +11,22 @@ import numpy as np
 
 Item = TypeVar("Item")
 WORD_WEIGHT = 0.25  # of a BM25 score beside a cosine in standard deviations; chosen on questions about documents
+GERMAN_WORD_WEIGHT = 0.5  # of one in a German question to an English embedding model, which hardly knows German
+MIN_DEVIATION = 0.01  # of cosines; smaller ones are noise
 
 
 def hybrid_scores(
-    cosines: Mapping[str, float], word_scores: Mapping[str, float], word_weight: float = WORD_WEIGHT
+    cosines: Mapping[str, float], word_scores: Mapping[str, float], word_weight: float
 ) -> dict[str, float]:
-    """Return the score of each chunk: its cosine, in standard deviations above the mean, and its BM25 score, weighted.
+    """Return the score of each chunk, at least 0: its cosine above the lowest, in standard deviations, and BM25 score.
 
     Unlike ranks, scores tell how much better the best match is than the next. The deviation of the cosines differs
-    between embedding models and questions. A chunk without a vector counts as average.
+    between embedding models and questions. A chunk without a vector has the mean cosine.
     """
-    values = np.fromiter(cosines.values(), np.float64, len(cosines))
-    mean, deviation = (values.mean(), values.std() or 1.0) if len(values) else (0.0, 1.0)
+    values = np.fromiter(cosines.values(), np.float64, len(cosines)) if cosines else np.zeros(1)
+    lowest, mean, deviation = float(values.min()), float(values.mean()), max(float(values.std()), MIN_DEVIATION)
     return {
-        chunk: float(cosines.get(chunk, mean) - mean) / deviation + word_weight * word_scores.get(chunk, 0.0)
+        chunk: (cosines.get(chunk, mean) - lowest) / deviation + word_weight * word_scores.get(chunk, 0.0)
         for chunk in {**cosines, **word_scores}
     }
 

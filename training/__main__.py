@@ -23,14 +23,14 @@ from engine.builder import SPAN_SCORER, ModelConfig
 from engine.errors import KVScopeError, SpanScorerUnusable
 from engine.generation.span_scorer import SPAN_SCORER_FILE, SpanScorer
 from engine.model.decoder import Decoder
-from engine.model.encoder import QUOTE_ENCODER_FILE, SEMANTIC_LAYER, load_encoder, load_minilm
+from engine.model.encoder import SEMANTIC_LAYER, load_encoder, load_minilm
 from engine.model.loading.bundled import BUNDLED_MODEL
 from engine.model.loading.load import load_decoder, select_dtype
 from engine.model.loading.resolve import resolve
 from engine.prompt.template import PromptTemplate
 from engine.scoring.trained_selector import SELECTOR_FILE
 from store.data_folder import default_data_folder
-from store.weights_file import load_mean
+from store.weights_file import QUOTE_ENCODER_FILE, load_mean
 from training import questions, quote_encoder, reader, selector, span_scorer
 from training.data.cloze import add_cloze_questions
 from training.data.corpus import BadCorpus, Corpus, read_corpora

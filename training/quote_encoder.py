@@ -1,4 +1,4 @@
-"""Finetune the encoder that compares quotes with questions: all-MiniLM-L6-v2 learns which unit answers a question.
+"""Finetune the encoder of search and of quotes: all-MiniLM-L6-v2 learns which unit of the passages answers a question.
 
 An example is some passages and questions about them. The embedding of a question is to be closer to those of the
 sentences, list items, table rows and whole lists that hold its answer than to those of all others: cross-entropy over
@@ -21,11 +21,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.generation.lists import MIN_LIST_ITEMS, text_of_list
-from engine.model.encoder import PACKAGE, QUOTE_ENCODER_FILE, Encoder, last_hidden_states
+from engine.model.encoder import PACKAGE, Encoder, last_hidden_states
 from engine.prompt.template import PromptTemplate
 from engine.prompt.titles import parse_title
 from engine.prompt.units import split_units
-from store.weights_file import load_weights, save_weights, trained_weights
+from store.weights_file import QUOTE_ENCODER_FILE, load_weights, save_weights, trained_weights
 from training.data.corpus import Corpus
 from training.data.examples import DataMix, TrainingExamples
 from training.loop import Progress, RunConfig, TrainingConfig, batches_from, example_settings, prepare_run, train
@@ -87,7 +87,7 @@ def train_quote_encoder(
         units = {unit: None for example in batch for unit in example.units}  # two examples may share a passage
         position = {unit: index for index, unit in enumerate(units)}
         pairs = [
-            (question, [position[example.units[index]] for index in right])
+            (question, sorted({position[example.units[index]] for index in right}))
             for example in batch
             for question, right in example.questions
         ]

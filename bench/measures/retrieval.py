@@ -54,7 +54,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> list[dict[str, Any]]:
-    """Return one row per set and stage; of a file's questions, `--num-samples` evenly spread ones are searched."""
+    """Return one row per set and stage; at most `--num-samples` evenly spread questions are searched."""
     tokenizer = AutoTokenizer.from_pretrained(resolve(arguments.model, arguments.data / "models")).backend_tokenizer
     rows = []
     for path in arguments.paths:
@@ -65,7 +65,7 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
                 for file in files:
                     for _ in library.add(file, file.name):
                         pass
-                rows += _measure(path.stem, library, searches[:: max(1, len(searches) // arguments.samples)])
+                rows += _measure(path.stem, library, spread(searches, arguments.samples))
     return rows
 
 
@@ -88,9 +88,19 @@ def _measure(name: str, finder: Finder, searches: Sequence[Search]) -> Iterator[
         yield {"set": name, "stage": stage, "n": len(found)} | recall
 
 
+def spread(searches: Sequence[Search], count: int) -> list[Search]:
+    """Return at most `count` evenly spread ones."""
+    count = min(count, len(searches))
+    return [searches[index * len(searches) // count] for index in range(count)]
+
+
 def _of_folder(folder: Path, split: str | None) -> tuple[list[Path], list[Search]]:
     questions = load_questions(folder / "questions.jsonl", split)
-    searches = [Search(each.question, each.documents, "", each.quote) for each in questions if not each.history]
+    searches = [
+        Search(each.question, each.documents, "", each.quote)
+        for each in questions
+        if not each.history and each.question.strip()
+    ]
     return sorted((folder / "files").iterdir()), [search for search in searches if search.quote]
 
 
@@ -107,7 +117,7 @@ def _of_file(path: Path, folder: Path) -> tuple[list[Path], list[Search]]:
     return [file], [
         Search(each.question, (file.name,), sections[each.paragraph][0][-1], VERDICT.sub("", each.answers[0]))
         for each in questions
-        if each.answers
+        if each.answers and each.question.strip()
     ]
 
 
@@ -115,4 +125,4 @@ def _section(paragraph: str, number: int) -> tuple[list[str], str]:
     """Return the headings of a paragraph, from its first line if that is a chunk's context, and the text below."""
     first, _, rest = paragraph.partition("\n")
     _, *headings = first.split(" > ")
-    return (headings, rest.strip()) if headings else ([f"Section {number}"], paragraph)
+    return (headings, rest.strip()) if headings else ([f"Section {number:04}"], paragraph)

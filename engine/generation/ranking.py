@@ -27,7 +27,7 @@ from store.markdown import MAX_CAPTION_CHARS, Block, parse_row
 
 # The weights were chosen on the same questions as those of engine.generation.evidence.
 OVERLAP_WEIGHT = 0.45  # nats per nat of shared words
-SIMILARITY_WEIGHT = 30.0  # nats per unit of the cosine between the embeddings of question and quote
+SIMILARITY_WEIGHT = 20.0  # nats per unit of the cosine between the embeddings of question and quote
 TYPE_PENALTY = 4.0  # nats for a quote, span or cell of one word, or without the number, time or name asked for
 EXACT_WEIGHT = 6.0  # nats for the question's code or edition, or a row with its number, alone or within a range
 NEWEST_WEIGHT = 2.0  # nats for the newest of several editions, if the question does not say which it means
@@ -36,7 +36,7 @@ FOLLOW_UP_PENALTY = 12.0  # nats for a quote without any word that is new in a f
 RANK_PENALTY = 0.15  # nats per passage before it
 MIN_PROBABILITY = 1e-6  # of a unit; lower ones are clipped
 MIN_VERSION_SIMILARITY = 0.6  # cosine between the sentences of two documents that are compared
-MAX_EMBEDDED_UNITS = 32  # that are ranked by more than words and probability
+MAX_EMBEDDED_UNITS = 16  # that are ranked by more than words and probability
 ONE_WORD = re.compile(r"\W*[^\W\d_]+\W*")
 MAX_READ_PASSAGES = 6  # by the span scorer, again for each question
 

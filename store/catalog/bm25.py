@@ -67,8 +67,9 @@ class BM25Index:
             return {}
         prefixes = json.dumps([f"{owner}-" for owner in owners or ()])  # of chunk ids
         rows = self._connection.execute(
-            f"SELECT chunk, -bm25(words) FROM words WHERE words MATCH :query {'' if owners is None else OWNER_FILTER} "
-            "ORDER BY bm25(words), rowid LIMIT :top_k",
+            "SELECT chunk, -bm25(words) AS score FROM words "
+            f"WHERE words MATCH :query {'' if owners is None else OWNER_FILTER} "
+            "ORDER BY score DESC, rowid LIMIT :top_k",
             {"query": query, "prefixes": prefixes, "top_k": top_k},
         )
         return dict(rows)

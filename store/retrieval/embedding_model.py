@@ -20,6 +20,7 @@ from tokenizers import Tokenizer
 from store.errors import KVScopeError
 from store.ingest.chunker import ChunkConfig, split
 from store.retrieval import hub
+from store.retrieval.segments import CONTEXT_WEIGHT
 
 SEGMENT_TOKENS = 32  # of the embedder, a sentence or two: a chunk is as near to a question as its nearest segment
 MAX_QUESTION_TOKENS = 254  # without special tokens; a model silently truncates more than its limit
@@ -51,8 +52,12 @@ class SentenceEmbedder:
 
     @cached_property
     def fingerprint(self) -> str:
+        return f"{self._kind}-{SEGMENT_TOKENS}-{CONTEXT_WEIGHT}-{self._digest()}"
+
+    def _digest(self) -> str:
+        """Return digits that identify the weights."""
         with (self._folder / "model.safetensors").open("rb") as weights:
-            return f"{self._kind}-{SEGMENT_TOKENS}-{hashlib.file_digest(weights, 'sha256').hexdigest()[:32]}"
+            return hashlib.file_digest(weights, "sha256").hexdigest()[:32]
 
     @cached_property
     def num_parameters(self) -> int:

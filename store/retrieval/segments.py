@@ -7,13 +7,14 @@ import numpy as np
 from store.types import Chunk, Embedder
 
 CONTEXT_WEIGHT = 0.4  # of a context's vector beside a segment's; chosen on questions about documents
+MIN_LENGTH = 1e-12  # of a vector
 
 
 def embed_chunks(embedder: Embedder, chunks: Sequence[Chunk]) -> tuple[list[str], np.ndarray]:
     """Return the chunk id of each segment, and the vectors of segments: float32 [segments, D], rows of length 1.
 
     A context tells documents and sections apart. In front of each segment it would outweigh what the segment says; so
-    it is embedded once, and its weighted vector added.
+    it is embedded apart, and its weighted vector added.
     """
     segments = [(chunk, segment) for chunk in chunks for segment in embedder.segments(chunk.text)]
     contexts = {chunk.context: None for chunk in chunks if chunk.context}
@@ -22,4 +23,5 @@ def embed_chunks(embedder: Embedder, chunks: Sequence[Chunk]) -> tuple[list[str]
     vectors = vectors[: len(segments)]
     for vector, (chunk, _) in zip(vectors, segments, strict=True):
         vector += shifts.get(chunk.context, 0.0)
-    return [chunk.id for chunk, _ in segments], vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True).clip(MIN_LENGTH)
+    return [chunk.id for chunk, _ in segments], vectors / lengths

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.fusion import WORD_WEIGHT, hybrid_scores, rrf
+from store.fusion import MIN_DEVIATION, hybrid_scores, rrf
 
 CHUNKS = st.sampled_from("abcdef")
 COSINES = st.dictionaries(CHUNKS, st.integers(-8, 8).map(lambda number: number / 8))
@@ -38,15 +38,20 @@ def test_items_with_one_key_stay_together_in_the_order_of_the_rankings():
 @given(COSINES, WORD_SCORES)
 def test_hybrid_scores_are_standard_scores_and_weighted_word_scores(cosines, words):
     values = list(cosines.values()) or [0.0]
-    deviation = pstdev(values) or 1.0
-    scores = hybrid_scores(cosines, words)
-    assert scores.keys() == cosines.keys() | words.keys()
+    deviation = max(pstdev(values), MIN_DEVIATION)
+    scores = hybrid_scores(cosines, words, 0.3)
+    assert scores.keys() == cosines.keys() | words.keys() and all(score >= 0 for score in scores.values())
     for chunk, score in scores.items():
-        standard = (cosines[chunk] - fmean(values)) / deviation if chunk in cosines else 0.0
-        assert score == pytest.approx(standard + WORD_WEIGHT * words.get(chunk, 0.0), abs=1e-9)
+        standard = (cosines.get(chunk, fmean(values)) - min(values)) / deviation
+        assert score == pytest.approx(standard + 0.3 * words.get(chunk, 0.0), abs=1e-9)
 
 
 @given(COSINES, WORD_SCORES, st.integers(1, 4), st.integers(-2, 2))
 def test_the_scale_of_an_embedding_model_does_not_matter(cosines, words, factor, shift):
     other = {chunk: cosine / factor + shift for chunk, cosine in cosines.items()}
-    assert hybrid_scores(other, words) == pytest.approx(hybrid_scores(cosines, words), abs=1e-6)
+    assert hybrid_scores(other, words, 0.3) == pytest.approx(hybrid_scores(cosines, words, 0.3), abs=1e-6)
+
+
+def test_words_decide_between_cosines_that_differ_by_noise():
+    scores = hybrid_scores({"a": 0.5, "b": 0.5 + 1e-8}, {"a": 1.0}, 0.3)
+    assert scores["a"] > scores["b"]

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from engine.generation.span_scorer import SPAN_SCORER_FILE
-from engine.model.encoder import QUOTE_ENCODER_FILE
 from engine.scoring.trained_selector import SELECTOR_FILE
+from store.weights_file import QUOTE_ENCODER_FILE
 from tests.support import tiny
 from tests.support.boats import PARAGRAPHS
 from training import __main__ as command

@@ -12,9 +12,9 @@ from torch.testing import assert_close
 
 from engine.builder import ASSETS, ModelConfig, load_grounding
 from engine.errors import SpanScorerUnusable
-from engine.model.encoder import QUOTE_ENCODER_FILE, SEMANTIC_LAYER, Encoder, load_encoder
+from engine.model.encoder import SEMANTIC_LAYER, Encoder, load_encoder
 from engine.prompt.template import PromptTemplate
-from store.weights_file import load_weights
+from store.weights_file import QUOTE_ENCODER_FILE, load_weights
 from tests.support import tiny
 from tests.support.boats import BOATS
 from training.data.corpus import Corpus, Paragraph, read_corpora

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from store.catalog.catalog import Catalog
 from store.catalog.schema import FILE_NAME
-from store.fusion import hybrid_scores
+from store.fusion import WORD_WEIGHT, hybrid_scores
 from store.types import COLLECTION
 from tests.store.conftest import search
 from tests.support.fakes import WordEmbedder
@@ -40,7 +40,7 @@ def filled(open_library, file_of, texts):
     return library
 
 
-def test_a_limited_search_ranks_as_if_there_were_no_other_documents(filled, tmp_path):
+def test_a_limited_search_ranks_the_chunks_of_its_documents_only(filled, tmp_path):
     """One library serves all examples, because building it takes longer than all of them."""
     known = sorted(document.id for document in filled.documents())
     catalog = Catalog(tmp_path / "library")
@@ -54,7 +54,7 @@ def test_a_limited_search_ranks_as_if_there_were_no_other_documents(filled, tmp_
         by_vectors = next(filled.retrieve_stages(question, ALL))
         cosines = {hit.chunk.id: hit.similarity for hit in by_vectors if hit.chunk.document_id in documents}
         words = catalog.bm25.search(question, ALL)
-        scores = hybrid_scores(cosines, {chunk: words[chunk] for chunk in cosines if chunk in words})
+        scores = hybrid_scores(cosines, {chunk: words[chunk] for chunk in cosines if chunk in words}, WORD_WEIGHT)
         hits = search(filled, question, top_k, documents)
         assert [hit.chunk.id for hit in hits] == sorted(scores, key=lambda chunk: (-scores[chunk], chunk))[:top_k]
         assert [hit.score for hit in hits] == pytest.approx([scores[hit.chunk.id] for hit in hits])

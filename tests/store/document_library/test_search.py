@@ -150,6 +150,24 @@ def test_a_document_deleted_during_reranking_is_not_in_the_result(filled):
     assert search(library, QUESTION, 3) == []
 
 
+def test_a_document_that_is_rechunked_between_two_stages_is_found_again(filled):
+    library = filled()
+    birds = next(document for document in library.documents() if document.name == "birds.txt")
+    stages = library.retrieve_stages("the heron waits", 3, (birds.id,))
+    before = next(stages)
+    list(library.reindex(birds.id))
+    (after,) = stages
+    assert len(after) == 3 and not set(ids(before)) & set(ids(after))
+
+
+def test_chunks_without_vectors_are_found_by_their_words(filled):
+    library = filled()
+    birds = next(document for document in library.documents() if document.name == "birds.txt")
+    library._vectors.delete(birds.id)
+    first, *_ = hits = search(library, "566362", 2)
+    assert len(hits) == 2 and "566362" in first.chunk.text and first.matched_words and first.similarity is None
+
+
 def test_no_lock_is_held_between_two_stages(filled):
     library = filled(reranker=FakeReranker(len))
     with ThreadPoolExecutor(1) as others, closing(library.retrieve_stages(QUESTION, 3)) as stages:

@@ -8,9 +8,11 @@ import torch
 from tokenizers import Tokenizer
 
 from engine.builder import QUOTE_ENCODER
-from engine.model.encoder import QUOTE_ENCODER_FILE, SEMANTIC_LAYER, load_encoder
+from engine.model.encoder import SEMANTIC_LAYER, load_encoder
+from store.errors import KVScopeError
+from store.retrieval.embedding_model import SEGMENT_TOKENS
 from store.retrieval.minilm import EMBEDDING_DIM, MiniLM, packaged_folder
-from store.weights_file import load_weights
+from store.weights_file import QUOTE_ENCODER_FILE, load_weights
 
 THINGS, PLACES = ("birds", "loans", "ropes", "letters"), ("harbour", "attic", "bank")
 pytestmark = pytest.mark.embedded
@@ -43,10 +45,11 @@ def test_meaning_counts_and_not_the_words(model):
 def test_every_segment_of_a_long_chunk_fits_the_model(model, tokenizer):
     chunk = " ".join(f"Sentence {number} says something about keys and values." for number in range(60))
     tokenizer.no_truncation()
+    tokenizer.no_padding()
     segments = model.segments(chunk)
     assert len(segments) > 1
     assert " ".join(segments) == chunk
-    assert all(len(tokenizer.encode(segment).ids) <= 256 for segment in segments)
+    assert all(len(tokenizer.encode(segment).ids) <= SEGMENT_TOKENS + 2 for segment in segments)
 
 
 @pytest.mark.parametrize("last", ["Where is the key?", "Be brief.", "钥匙在哪里?"])
@@ -71,6 +74,8 @@ def test_fingerprint_is_of_the_weights(model, monkeypatch, tmp_path):
     monkeypatch.setattr("store.retrieval.minilm.FINETUNED", tmp_path / "weights")
     (tmp_path / "weights").write_bytes(b"other weights")
     assert MiniLM().fingerprint != model.fingerprint
+    with pytest.raises(KVScopeError, match="Install KVScope again"):
+        MiniLM().embed(["a heron"])
 
 
 def test_it_embeds_as_the_encoder_that_compares_quotes_does(model):
