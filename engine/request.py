@@ -47,7 +47,7 @@ class Source:
     document: str
     document_id: str
     page: int | None
-    similarity: float | None  # cosine; None if only the lexical search matched
+    similarity: float | None  # cosine; None if it was not searched by vector
     matched_words: bool
     tokens: int
     tier: str  # where its KV came from: 'device', 'host', 'disk', 'computed' (just now), or 'none' (full prefill)

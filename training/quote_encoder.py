@@ -84,21 +84,8 @@ def train_quote_encoder(
         model.set_attn_implementation("eager")  # the backward pass of SDPA takes half of a step on a CPU
 
     def loss_of(batch: list[QuoteExample]) -> Tensor:
-        units = {unit: None for example in batch for unit in example.units}  # two examples may share a passage
-        position = {unit: index for index, unit in enumerate(units)}
-        pairs = [
-            (question, sorted({position[example.units[index]] for index in right}))
-            for example in batch
-            for question, right in example.questions
-        ]
-        if not pairs:
-            return torch.zeros((), requires_grad=True)
         with autocast():
-            embeddings = _embed(encoder, [*units, *(question for question, _ in pairs)])
-        candidates, questions = embeddings.split([len(units), len(pairs)])
-        logits = questions @ candidates.T / TEMPERATURE
-        losses = [row.logsumexp(0) - row[right].logsumexp(0) for row, (_, right) in zip(logits, pairs, strict=True)]
-        return torch.stack(losses).mean()
+            return contrastive_loss(batch, partial(_embed, encoder))
 
     batches = partial(
         batches_from, examples=QuoteExamples(examples), config=config.training, device=torch.device("cpu")
@@ -162,6 +149,27 @@ def find_quotes(texts: Sequence[str], pairs: Sequence[tuple[str, str]]) -> Quote
         if right and len(right) < len(units):
             questions.append((question, right))
     return QuoteExample(units, questions)
+
+
+def contrastive_loss(batch: Sequence[QuoteExample], embed: Callable[[Sequence[str]], Tensor]) -> Tensor:
+    """Return the mean cross-entropy in nats of the questions' right units among all units of the batch.
+
+    `embed` returns the embeddings [texts, hidden size] of texts, rows of length 1. Examples may share a passage.
+    """
+    units = {unit: None for example in batch for unit in example.units}
+    position = {unit: index for index, unit in enumerate(units)}
+    pairs = [
+        (question, sorted({position[example.units[index]] for index in right}))
+        for example in batch
+        for question, right in example.questions
+    ]
+    if not pairs:
+        return torch.zeros((), requires_grad=True)
+    embeddings = embed([*units, *(question for question, _ in pairs)])
+    candidates, questions = embeddings.split([len(units), len(pairs)])
+    logits = questions @ candidates.T / TEMPERATURE
+    losses = [row.logsumexp(0) - row[right].logsumexp(0) for row, (_, right) in zip(logits, pairs, strict=True)]
+    return torch.stack(losses).mean()
 
 
 def _embed(encoder: Encoder, texts: Sequence[str]) -> Tensor:

@@ -113,7 +113,7 @@ class Settings(BaseSettings):
     token_selector: str = "auto"
     """token selector of the method cacheclip-trained: auto (the bundled one), off, or a folder"""
     embedding_model: str = "auto"
-    """model that searches by meaning: auto (all-MiniLM-L6-v2, English), a folder, or a name on the hub"""
+    """model that searches by meaning: auto (finetuned all-MiniLM-L6-v2, English), a folder, or a name on the hub"""
     reranker: str = "off"
     """cross-encoder that reranks retrieved passages: off, a folder, or a name on the hub"""
     device: str = "auto"

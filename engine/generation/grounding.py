@@ -153,7 +153,7 @@ class GroundingModel:
 
     span_scorer: SpanScorer | None = None
     encoder: Encoder | None = None  # embeds sentences; loaded with a span scorer
-    quote_encoder: Encoder | None = None  # the same, finetuned to compare quotes with questions
+    quote_encoder: Encoder | None = None  # the same, finetuned; the bundled search model has these weights too
     is_extractive: bool = True  # the main model was finetuned to quote: answers are quotes or spans where possible
 
     def use_kernel(self, kernel: SlotAttention | None) -> None:

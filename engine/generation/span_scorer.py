@@ -1,6 +1,6 @@
 """Find the span of the passages that answers a question: extractive question answering with a small cross-encoder.
 
-all-MiniLM-L6-v2, which retrieval uses too, is finetuned to read the question and a passage together and to score every
+all-MiniLM-L6-v2 is finetuned to read the question and a passage together and to score every
 word piece as the start and as the end of the answer (BERT, arXiv:1810.04805, section 4.2). The scores of what is read
 are normalized together, with one more outcome: that none of them answers (shared normalization, arXiv:1710.10723; no
 answer as in SQuAD 2.0, arXiv:1806.03822). The encoder is bidirectional and the generator is not, so the two make

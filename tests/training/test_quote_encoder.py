@@ -1,12 +1,14 @@
 """Training of the encoder that compares quotes with questions, on a tiny random BERT."""
 
 import json
+import math
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
@@ -20,7 +22,14 @@ from tests.support.boats import BOATS
 from training.data.corpus import Corpus, Paragraph, read_corpora
 from training.data.examples import DataMix
 from training.loop import TrainingConfig
-from training.quote_encoder import QuoteEncoderConfig, find_quotes, train_quote_encoder
+from training.quote_encoder import (
+    TEMPERATURE,
+    QuoteEncoderConfig,
+    QuoteExample,
+    contrastive_loss,
+    find_quotes,
+    train_quote_encoder,
+)
 
 EVERYDAY = Path(__file__).parents[2] / "training" / "data" / "everyday"
 SHIPPED = ASSETS / "quote_encoder"
@@ -71,6 +80,23 @@ def test_a_whole_list_may_answer_below_the_line_that_introduces_it_and_the_conte
     assert example.questions == [("all of it?", [1, 2, 3]), ("against the cold?", [2, 3])]
 
 
+def test_the_loss_is_over_the_distinct_units_of_all_examples_of_a_batch():
+    first = QuoteExample(["boat", "boat", "heron"], [("a?", [0, 1])])
+    batch = [first, QuoteExample(["heron", "swan"], [("b?", [0]), ("c?", [1])]), QuoteExample(["reed"], [])]
+    vectors = dict(
+        zip(["boat", "heron", "swan", "reed", "a?", "b?", "c?"], F.normalize(torch.randn(7, 4), dim=1), strict=True)
+    )
+    loss = contrastive_loss(batch, lambda texts: torch.stack([vectors[text] for text in texts]))
+    expected = []
+    for question, right in (("a?", "boat"), ("b?", "heron"), ("c?", "swan")):
+        cosines = {
+            unit: float(vectors[unit] @ vectors[question]) / TEMPERATURE for unit in ["boat", "heron", "swan", "reed"]
+        }
+        expected.append(math.log(sum(math.exp(each) for each in cosines.values())) - cosines[right])
+    assert float(loss) == pytest.approx(sum(expected) / 3, abs=1e-4)
+    assert contrastive_loss(batch[2:], None).item() == 0.0
+
+
 def test_training_brings_questions_closer_to_their_quotes(tmp_path):
     words = sorted(word for word in tiny.wordpiece_tokenizer().get_vocab() if word.isalpha() and len(word) > 4)
     paragraphs = tuple(
@@ -101,7 +127,7 @@ def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(tmp_path):
         assert_close(again[name], weight, rtol=0, atol=0)
 
 
-def test_the_shipped_weights_differ_from_those_of_retrieval_and_fit_its_encoder():
+def test_the_shipped_weights_are_finetuned_and_fit_the_unchanged_encoder():
     plain = load_encoder(torch.float32, (SEMANTIC_LAYER,))
     question = "What's a new one of the thing you swipe at the door going to set me back?"
     quotes = ["A replacement for a lost access card costs 12 euros.", "The door of the cellar has to be locked at ten."]

@@ -7,7 +7,7 @@ from store.types import Excerpt
 from ui.components.document_text import Span, render_document_text
 from ui.html import Markup, tag
 
-_SIMILARITY = "Cosine similarity of the embeddings of question and passage; 1.00 is identical."
+_SIMILARITY = "Cosine similarity of the embeddings of the question and of the passage's closest part; higher is closer."
 
 
 def render_excerpt(excerpt: Excerpt, quote: Span | None = None) -> Markup:
