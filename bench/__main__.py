@@ -113,7 +113,7 @@ def _add_shared_arguments(parser: argparse.ArgumentParser, name: str) -> None:
     add("--lora-adapter", "--reader", default="auto", help=f"LoRA adapter of the main model: {trained}; {plain}")
     add("--token-selector", "--selector", default="auto", help=f"token selector of CacheClip trained: {trained}")
     add("--span-scorer", "--pointer", default="auto", help=f"span scorer of grounded decoding: {trained}")
-    quote_encoder = f"compares quotes with questions, with a span scorer: {trained}; off: the unchanged all-MiniLM-L6-v2"
+    quote_encoder = f"ranks quotes, with a span scorer: {trained}; off: the unchanged all-MiniLM-L6-v2"
     add("--quote-encoder", default="auto", help=quote_encoder)
     if resumable or name == "draft":
         kv_bits = "8: chunk KV as an 8-bit disk tier returns it"

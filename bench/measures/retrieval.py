@@ -60,16 +60,17 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     for path in arguments.paths:
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder)
-            files, searches = _of_folder(path, arguments.split) if path.is_dir() else _of_file(path, root)
+            files, searches = read_folder_set(path, arguments.split) if path.is_dir() else read_file_set(path, root)
             with closing(open_library(root, tokenizer, arguments.dtype)) as library:
                 for file in files:
                     for _ in library.add(file, file.name):
                         pass
-                rows += _measure(path.stem, library, spread(searches, arguments.samples))
+                rows += find_recall(path.stem, library, spread(searches, arguments.samples))
     return rows
 
 
-def _measure(name: str, finder: Finder, searches: Sequence[Search]) -> Iterator[dict[str, Any]]:
+def find_recall(name: str, finder: Finder, searches: Sequence[Search]) -> Iterator[dict[str, Any]]:
+    """Yield a row per stage: the share of the questions whose passage is among the first 1, 3 and 8 hits."""
     chunks = [chunk for document in finder.documents() for chunk in finder.chunks(document.id)]
     found: list[dict[str, list[bool]]] = []
     for search in progress(searches, name):
@@ -94,7 +95,8 @@ def spread(searches: Sequence[Search], count: int) -> list[Search]:
     return [searches[index * len(searches) // count] for index in range(count)]
 
 
-def _of_folder(folder: Path, split: str | None) -> tuple[list[Path], list[Search]]:
+def read_folder_set(folder: Path, split: str | None) -> tuple[list[Path], list[Search]]:
+    """Return the files of a folder and the questions about them that stand alone and have a quote."""
     questions = load_questions(folder / "questions.jsonl", split)
     searches = [
         Search(each.question, each.documents, "", each.quote)
@@ -104,7 +106,7 @@ def _of_folder(folder: Path, split: str | None) -> tuple[list[Path], list[Search
     return sorted((folder / "files").iterdir()), [search for search in searches if search.quote]
 
 
-def _of_file(path: Path, folder: Path) -> tuple[list[Path], list[Search]]:
+def read_file_set(path: Path, folder: Path) -> tuple[list[Path], list[Search]]:
     """Write the paragraphs as one Markdown document into a folder; return it and the questions about them."""
     file = folder / f"{path.stem}.md"
     _, questions = read_questions(str(path))

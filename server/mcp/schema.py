@@ -44,7 +44,7 @@ class Passage(BaseModel):
     document_id: str
     page: int | None = Field(description="page of the first character, from 1; null in formats without pages")
     score: float = Field(description="ranks the passages of one search; higher is better")
-    similarity: float | None = Field(description="cosine similarity to the query; null if it was not searched by meaning")
+    similarity: float | None = Field(description="cosine similarity to the query; null without vectors")
 
 
 class SearchResult(BaseModel):
