@@ -6,7 +6,7 @@ import numpy as np
 
 from store.types import Chunk, Embedder
 
-CONTEXT_WEIGHT = 0.4  # of a context's vector beside a segment's; chosen on questions about documents
+CONTEXT_WEIGHT = 0.6  # of a context's vector beside a segment's; chosen on questions about documents
 MIN_LENGTH = 1e-12  # of a vector
 
 
