@@ -56,7 +56,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row per set and stage; at most `--num-samples` evenly spread questions are searched."""
     tokenizer = AutoTokenizer.from_pretrained(resolve(arguments.model, arguments.data / "models")).backend_tokenizer
-    rows = []
+    rows: list[dict[str, Any]] = []
     for path in arguments.paths:
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder)

@@ -49,7 +49,7 @@ from engine.prompt.tables.columns import names_columns
 from engine.prompt.tables.superlatives import SUPERLATIVE
 from engine.prompt.tables.totals import NO_ROWS
 from engine.prompt.units import Unit
-from engine.request import Quote
+from engine.request import MIN_TRUSTED_CONFIDENCE, Quote
 from engine.text import split_words
 
 COMPOSABLE_KINDS = (QuestionKind.FACT, QuestionKind.COMPARISON)  # a question may contain several of these
@@ -135,10 +135,10 @@ class Evidence:
         return format_changes(changes) if changes else self.lead(quotes) + format_quotes(quotes)
 
     def lead(self, quotes: Sequence[Quote]) -> str:
-        """Return what an answer says before its quotes: 'Yes: ' or 'No: ', in German too, or what changed; or ''."""
+        """Return what an answer says before its quotes: 'Yes: ' or 'No: ' if it is trusted, or what changed; or ''."""
         if self.table_rows.result and self._said:
             return f"{self.table_rows.result}:\n"
-        if self.kind is QuestionKind.YES_NO:
+        if self.kind is QuestionKind.YES_NO and self.confidence.right >= MIN_TRUSTED_CONFIDENCE:
             answer = verdict(self._prepared.original_question, [quote.text for quote in quotes])
             return answer and f"{answer}: "
         if self.kind is QuestionKind.COMPARISON and len({quote.document for quote in quotes}) == len(quotes) == 2:

@@ -3,6 +3,7 @@
 import hashlib
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -42,7 +43,7 @@ class MiniLM(SentenceEmbedder):
 
     def _load(self) -> SentenceTransformer:
         model = super()._load()
-        bert = model[0].auto_model
+        bert: Any = model[0].auto_model
         bert.pooler = None
         try:
             load_weights(FINETUNED, bert)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from engine.generation.confidence import Confidence
 from tests.support.evidence import Scorer, evidence, texts_of
 
 EMAIL = """Hello,
@@ -86,6 +87,7 @@ def test_a_caption_or_a_single_word_is_not_quoted(title):
 )
 def test_what_says_yes_or_no_itself_gets_no_other_verdict(question, lead):
     found = evidence(question, Scorer("on Mondays", "Small ones yes"), EMAIL)
+    found.confidence = Confidence(0.9, 0.9)
     assert found.lead(found.quoted_answer()) == lead
 
 

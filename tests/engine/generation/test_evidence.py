@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from engine.generation.bridge import find_bridges
+from engine.generation.confidence import Confidence
 from engine.generation.quotes import format_quotes, format_unit, whole_words
 from engine.generation.ranking import UnitRanker
 from engine.generation.stream import fill_quoted_answer
@@ -13,7 +14,7 @@ from engine.model.tokenizer import TokenizedText
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import QuestionKind, split_parts
 from engine.prompt.units import split_units
-from engine.request import Answer, Quote, Request
+from engine.request import MIN_TRUSTED_CONFIDENCE, Answer, Quote, Request
 from engine.trace import Trace
 from store.types import Chunk, Hit
 from tests.support.evidence import MANUAL, OTHER, Encoder, Scorer, evidence, texts_of
@@ -260,6 +261,13 @@ def test_a_follow_up_about_another_year_is_answered_by_a_quote_with_that_year():
 def test_a_yes_no_question_gets_the_sentence_that_decides_it():
     quotes = evidence("Is it blue?", Scorer("blue"), MANUAL, OTHER).quoted_answer()
     assert texts_of(quotes) == ["It is blue."] and quotes[0].rank == 2
+
+
+def test_an_answer_to_be_checked_says_neither_yes_nor_no():
+    found = evidence("Is it blue?", Scorer("blue"), OTHER)
+    for right, lead in ((MIN_TRUSTED_CONFIDENCE, "Yes: "), (MIN_TRUSTED_CONFIDENCE - 0.01, "")):
+        found.confidence = Confidence(right, 0.9)
+        assert found.lead(found.quoted_answer()) == lead
 
 
 def test_only_a_sentence_gets_a_verdict():
