@@ -57,7 +57,7 @@ QUANTITY = re.compile(r"quantity|qty|pieces|units|count|menge|anzahl|st\u00fcck(
 SEVERAL = re.compile(r"[,;/&+]|\b(?:and|und)\b")  # values in one cell
 MAX_NEGATIVE = 0.2  # of the amounts that are added up as costs or as income
 MAX_VALUES = 12  # that are counted and named
-MIN_TABLE_ROWS = 8  # a smaller table with a sum or mean says it itself
+MIN_TABLE_ROWS = 8  # a smaller table says the sum or mean of all its rows itself
 MIN_ROWS = 2  # that are added up
 MIN_DECIMALS = 2  # of a mean, and of an amount of money that is not whole
 
@@ -155,10 +155,10 @@ def _values_of(column: str, question: str, rows: Sequence[Cells], found: Sequenc
 def _added_up(question: str, rows: Sequence[Cells], about: str) -> tuple[list[int], str]:
     """Return the rows whose numbers a question adds up or averages, and the sum or mean."""
     header = _added_column(question, rows)
-    if header is None or len(rows) < MIN_TABLE_ROWS or SUPERLATIVE.search(question):
+    if header is None or SUPERLATIVE.search(question):
         return [], ""
     found = strict_conditions(question, rows, about, header, (*EMPTY, MEAN, AMOUNT_WORD))
-    if found is None or _is_unclear(question, rows, header, found):
+    if found is None or not (found or len(rows) >= MIN_TABLE_ROWS) or _is_unclear(question, rows, header, found):
         return [], ""
     return _total(question, rows, header, found)
 

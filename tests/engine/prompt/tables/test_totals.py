@@ -157,6 +157,14 @@ def test_a_number_that_names_rows_is_not_added_up():
     assert result_of_rows("What is the total price of room 203?", rows, "bookings.csv")[1].startswith("25 (")
 
 
+def test_some_rows_of_a_small_table_are_added_up_but_not_all():
+    assert result_of_rows("What did Ben cost in total?", ROWS[:4], "") == (
+        [1, 3],
+        "\u00a39.05 (sum: Cost (\u00a3); 2 rows; Driver: Ben)",
+    )
+    assert result_of_rows("What did it cost in total?", ROWS[:4], "") == ([], "")
+
+
 def test_a_row_without_a_name_may_be_a_total():
     rows = [*ROWS, [("Purpose", ""), ("Cost (\u00a3)", "1,402.50")]]
     assert result_of_rows("What did all trips cost in total?", rows, "trips.csv") == ([], "")
