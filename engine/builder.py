@@ -36,13 +36,12 @@ from engine.scoring.auxiliary import AuxiliaryScorer
 from engine.scoring.trained_selector import SELECTOR_FILE, TokenSelector
 from store.data_folder import default_data_folder
 from store.types import Finder
-from store.weights_file import QUOTE_ENCODER_FILE, load_weights
+from store.weights_file import QUOTE_ENCODER, QUOTE_ENCODER_FILE, load_weights
 
 LORA_ADAPTER = ASSETS / "reader"  # these are trained here: `python -m training`
 PLAIN_ADAPTER = ASSETS / "plain"  # the same without reused KV in its training: reuse fails as on other models
 TOKEN_SELECTOR = ASSETS / "selector"
 SPAN_SCORER = ASSETS / "span_scorer"
-QUOTE_ENCODER = ASSETS / "quote_encoder"
 
 
 @dataclass(frozen=True)

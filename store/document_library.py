@@ -14,7 +14,6 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
-import numpy as np
 from tokenizers import Tokenizer
 
 from store.catalog.catalog import Catalog
@@ -242,14 +241,17 @@ class DocumentLibrary(Library):
         model_question = self.embedder.truncate_left(question)
         vector = self.embedder.embed_question(model_question)
         with self._lock:
-            hits = self._hits(vector, documents, {}, top_k)
+            num_changes, cosines = self.num_changes, self._vectors.cosines(vector, self._catalog.owners(documents))
+            hits = self._hits(cosines, {}, top_k)
         yield hits
         num_candidates = top_k * RERANKED_PER_HIT
         with self._lock:
             owners = self._catalog.owners(documents) if documents else None
             words = self._catalog.bm25.search(question, max(MIN_WORD_MATCHES, num_candidates), owners)
             weight = GERMAN_WORD_WEIGHT if self.embedder.is_english and is_german(question) else WORD_WEIGHT
-            hits = self._hits(vector, documents, words, num_candidates, weight)
+            if self.num_changes != num_changes:
+                cosines = self._vectors.cosines(vector, self._catalog.owners(documents))
+            hits = self._hits(cosines, words, num_candidates, weight)
         yield hits[:top_k]
         if self._reranker:
             scores = self._reranker.score(model_question, [hit.chunk.passage for hit in hits])
@@ -344,15 +346,9 @@ class DocumentLibrary(Library):
         self._vectors.mark_used()
 
     def _hits(
-        self,
-        vector: np.ndarray,
-        documents: Sequence[str],
-        words: Mapping[str, float],
-        top_k: int,
-        word_weight: float = WORD_WEIGHT,
+        self, cosines: Mapping[str, float], words: Mapping[str, float], top_k: int, word_weight: float = WORD_WEIGHT
     ) -> list[Hit]:
-        """Return the best chunks of documents by their cosines and by their scores in the lexical search."""
-        cosines = self._vectors.cosines(vector, self._catalog.owners(documents))
+        """Return the best chunks by their cosines and by their scores in the lexical search."""
         scores = hybrid_scores(cosines, words, word_weight)
         best = heapq.nsmallest(top_k, scores, key=lambda chunk: (-scores[chunk], chunk))
         chunks = self._catalog.chunks_by_id(best)

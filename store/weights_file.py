@@ -7,6 +7,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from assets import ASSETS
+
+QUOTE_ENCODER = ASSETS / "quote_encoder"
 QUOTE_ENCODER_FILE = "quote_encoder.safetensors"  # all-MiniLM-L6-v2, finetuned for search and to compare quotes
 SCALE = ":scale"  # after the name of a matrix: its scales [rows, 1]
 MIN_SCALE = 1e-12

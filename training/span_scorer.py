@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from engine.generation.span_scorer import SpanScorer, Window
+from engine.generation.verdict import VERDICT
 from engine.lru import LRUCache
 from engine.model.encoder import PACKAGE
 from engine.prompt.template import NO_ANSWER, PromptTemplate
@@ -32,7 +33,6 @@ from training.publish import write_report
 CROPPED_PIECES = (96, 128, 192)  # of a window during training, which spares time
 CROPPED_FRACTION = 0.85  # of the windows; the others are read whole
 MAX_OTHER_PASSAGES = 2  # read with a question, beside those that hold its answer
-VERDICT = re.compile(r"(?:Yes|No|Ja|Nein): ")  # before the supporting sentence
 REMOVED_FRACTION = 0.2  # of the answered questions, without the sentences and rows that hold the answer
 MAX_ENCODED = 4096  # texts whose pieces are kept
 Place = tuple[int, int, int]  # window, first and last piece of an answer there

@@ -5,7 +5,6 @@ in SQuAD's format (bench.data.formats), whose paragraphs become the sections of 
 those that hold the quote, or the answer below the paragraph's heading; questions without any are left out.
 """
 
-import re
 import tempfile
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
@@ -21,13 +20,13 @@ from bench.documents.check import load_questions
 from bench.documents.normalise import contains
 from bench.harness.workload import open_library
 from bench.tables import columns_of, progress
+from engine.generation.verdict import VERDICT
 from engine.model.loading.resolve import resolve
 from store.types import Chunk, Finder
 
 TITLE = "recall of search"
 STAGES = ("vectors", "vectors and words")
 DEPTHS = (1, 3, 8)
-VERDICT = re.compile(r"(?:Yes|No|Ja|Nein): ")  # before the words of the passage, in an answer
 COLUMNS = columns_of("set stage recall_1 recall_3 recall_8 n")
 
 

@@ -22,6 +22,7 @@ CONSENT = re.compile(
     r"|by appointment|nach (?:vereinbarung|absprache))\b",
     re.I,
 )
+VERDICT = re.compile(r"(?:Yes|No|Ja|Nein): ")  # in front of the quote of an answer
 SAID = re.compile(r"(?:yes|no|ja|nein)(?:\s?[,.;:!\u2013-]|$)", re.I)
 YES_WORD = re.compile(r"\b(?:yes|ja)\b", re.I)
 CLAUSE_END = re.compile(r";|,(?= (?:but|however|while|whereas|aber|jedoch|w\u00e4hrend)\b)", re.I)

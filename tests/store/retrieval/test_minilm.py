@@ -7,12 +7,11 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from engine.builder import QUOTE_ENCODER
 from engine.model.encoder import SEMANTIC_LAYER, load_encoder
 from store.errors import KVScopeError
 from store.retrieval.embedding_model import SEGMENT_TOKENS
 from store.retrieval.minilm import EMBEDDING_DIM, MiniLM, packaged_folder
-from store.weights_file import QUOTE_ENCODER_FILE, load_weights
+from store.weights_file import QUOTE_ENCODER, QUOTE_ENCODER_FILE, load_weights
 
 THINGS, PLACES = ("birds", "loans", "ropes", "letters"), ("harbour", "attic", "bank")
 pytestmark = pytest.mark.embedded
