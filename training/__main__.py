@@ -30,6 +30,7 @@ from engine.model.loading.resolve import resolve
 from engine.prompt.template import PromptTemplate
 from engine.scoring.trained_selector import SELECTOR_FILE
 from store.data_folder import default_data_folder
+from store.retrieval.minilm import MiniLM
 from store.weights_file import QUOTE_ENCODER_FILE, load_mean
 from training import questions, quote_encoder, reader, selector, span_scorer
 from training.data.cloze import add_cloze_questions
@@ -149,7 +150,10 @@ def _run_span_scorer(arguments: argparse.Namespace) -> None:
     _start_from(arguments, SPAN_SCORER_FILE, scorer)
     scorer.to(device)
     prompt = PromptTemplate(_load_decoder(arguments).tokenizer)
-    report = span_scorer.train_span_scorer(scorer, prompt, corpora, arguments.out, config, _ProgressPrinter(), autocast)
+    embedder = MiniLM(select_dtype("cpu", "auto")[1])
+    report = span_scorer.train_span_scorer(
+        scorer, prompt, embedder, corpora, arguments.out, config, _ProgressPrinter(), autocast
+    )
     print(f"Right outcome: {report['right']:.3f} of {report['questions']} questions")
     print(f"Use it with: python app.py --span-scorer {arguments.out}")
     _publish(arguments, (SPAN_SCORER_FILE,), span_scorer.selection_metric)

@@ -26,11 +26,10 @@ from engine.prompt.template import PromptTemplate
 from engine.prompt.titles import parse_title
 from engine.prompt.units import split_units
 from store.weights_file import QUOTE_ENCODER_FILE, load_weights, save_weights, trained_weights
-from training.data.corpus import Corpus
+from training.data.corpus import Corpus, answer_pattern
 from training.data.examples import DataMix, TrainingExamples
 from training.loop import Progress, RunConfig, TrainingConfig, batches_from, example_settings, prepare_run, train
 from training.publish import write_report
-from training.span_scorer import answer_pattern
 
 TEMPERATURE = 0.05
 MAX_UNIT_PIECES = 128

@@ -2,16 +2,16 @@
 
 An example is some passages and questions whose answers occur in them verbatim, or which they do not answer. Every
 occurrence of an answer counts as correct, because the data does not say which one is meant: the loss is the negative
-log-likelihood of any of them. A question is read with the passages of its answer and two more; the scores of a passage
-do not depend on the others.
+log-likelihood of any of them, and of the sentences, list items and table rows that hold them, which are quoted. A
+question is read with the passages of its answer and two more, which search finds for it where the corpus is about one
+subject; the scores of a passage do not depend on the others.
 """
 
-import re
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import accumulate
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,14 +19,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.generation.span_scorer import SpanScorer, Window
+from engine.generation.span_scorer import SpanScorer, Window, normalize
 from engine.generation.verdict import VERDICT
 from engine.lru import LRUCache
 from engine.model.encoder import PACKAGE
 from engine.prompt.template import NO_ANSWER, PromptTemplate
+from engine.prompt.units import split_units
 from engine.text import split_sentences
-from training.data.corpus import Corpus
+from store.types import Embedder
+from training.data.corpus import Corpus, answer_pattern
 from training.data.examples import DataMix, TrainingExamples
+from training.data.hard_negatives import hard_negatives
 from training.loop import Progress, RunConfig, TrainingConfig, batches_from, example_settings, prepare_run, train
 from training.publish import write_report
 
@@ -35,7 +38,7 @@ CROPPED_FRACTION = 0.85  # of the windows; the others are read whole
 MAX_OTHER_PASSAGES = 2  # read with a question, beside those that hold its answer
 REMOVED_FRACTION = 0.2  # of the answered questions, without the sentences and rows that hold the answer
 MAX_ENCODED = 4096  # texts whose pieces are kept
-Place = tuple[int, int, int]  # window, first and last piece of an answer there
+Place = tuple[int, int, int]  # window, first and last piece there, of an answer or of a unit that holds it
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class SpanScorerConfig(RunConfig):
 def train_span_scorer(
     scorer: SpanScorer,
     prompt: PromptTemplate,
+    embedder: Embedder,
     corpora: Sequence[Corpus],
     out: Path,
     config: SpanScorerConfig,
@@ -57,7 +61,8 @@ def train_span_scorer(
 ) -> dict[str, Any]:
     """Train a span scorer and write it and its report into `out`; return the report.
 
-    `prompt` measures passages in tokens of a main model; `autocast` is entered for each pass. The report has the
+    `prompt` measures passages in tokens of a main model, `embedder` is that of search; `autocast` is entered for each
+    pass. The report has the
     fraction of held-out questions whose most likely span is the answer, or is less likely than no answer where there is
     none. Resumes from the last checkpoint in `out`. Raises BadCorpus if there are too few questions, and BadCheckpoint
     or CheckpointNotWritten.
@@ -75,11 +80,14 @@ def train_span_scorer(
             return torch.zeros((), requires_grad=True)
         with autocast():
             starts, ends = scorer(pairs)
-        return _losses(starts, ends, [(len(each.windows), each.places) for each in questions]).mean()
+        counts = [len(each.windows) for each in questions]
+        of_questions = zip(starts.split(counts), ends.split(counts), questions, strict=True)
+        return torch.stack([_loss(*each) for each in of_questions]).mean()
 
+    negatives = hard_negatives(examples.corpora, embedder) if config.training.steps else {}
     batches = partial(
         batches_from,
-        examples=WindowedExamples(examples, scorer, config.seed),
+        examples=WindowedExamples(examples, scorer, config.seed, negatives),
         config=config.training,
         device=scorer.device,
     )
@@ -97,14 +105,18 @@ class WindowedQuestion:
     ids: tuple[int, ...]
     windows: list[Window]
     places: list[Place]
+    units: list[Place]  # that hold the answer
 
 
 class WindowedExamples:
     """The questions of each training example that have no answer, or a verbatim one, and windows to read them with."""
 
-    def __init__(self, examples: TrainingExamples, scorer: SpanScorer, seed: int) -> None:
+    def __init__(
+        self, examples: TrainingExamples, scorer: SpanScorer, seed: int, negatives: Mapping[str, Sequence[str]]
+    ) -> None:
         self._examples = examples
         self._seed = seed
+        self._negatives = negatives
         self._encode = LRUCache(scorer.tokenizer.encode, MAX_ENCODED)
         self._encode_question = scorer.encode_question
         self._windows = scorer.windows
@@ -115,6 +127,8 @@ class WindowedExamples:
         return [each for pair in pairs if (each := self._draw(texts, *pair, rng)) is not None]
 
     def _draw(self, texts: Sequence[str], question: str, answer: str, rng: Random) -> WindowedQuestion | None:
+        if question in self._negatives:
+            texts = self._with_negatives(texts, question, answer, rng)
         ids = self._encode_question(question)
         windows = self._windows(ids, map(self._encode, texts))
         places = [] if answer == NO_ANSWER else find_places(windows, texts, answer)
@@ -122,49 +136,52 @@ class WindowedExamples:
             return None  # not verbatim
         drawn = _draw_windows(len(windows), places, rng)
         if places and rng.random() < REMOVED_FRACTION:  # what is left is the hardest text without an answer
-            shorter = [remove_answer(texts[windows[index].passage], answer) for index in drawn]
-            windows = self._windows(ids, map(self._encode, shorter))
+            texts = [remove_answer(texts[windows[index].passage], answer) for index in drawn]
+            windows = self._windows(ids, map(self._encode, texts))
             places, drawn = [], list(range(min(len(drawn), len(windows))))
-        kept, kept_places = list[Window](), list[Place]()
+        kept, kept_places, units = list[Window](), list[Place](), list[Place]()
         for index in drawn:
             window, pieces = _crop(windows[index], [place[1:] for place in places if place[0] == index], rng)
-            kept_places += [(len(kept), start, end) for start, end in pieces]
+            kept_places += [(len(kept), *place) for place in pieces]
+            units += [(len(kept), *unit) for unit in _units_with(pieces, window, texts[window.passage])]
             kept.append(window)
-        return WindowedQuestion(ids, kept, kept_places)
+        return WindowedQuestion(ids, kept, kept_places, units)
+
+    def _with_negatives(self, texts: Sequence[str], question: str, answer: str, rng: Random) -> list[str]:
+        """Return the passages that hold the answer, and some that search finds but do not."""
+        own = [text for text in texts if answer_pattern(answer).search(text)]
+        negatives = self._negatives[question]
+        return own + rng.sample(negatives, min(len(negatives), MAX_OTHER_PASSAGES + (not own)))
 
 
-def _losses(starts: Tensor, ends: Tensor, questions: Sequence[tuple[int, Sequence[Place]]]) -> Tensor:
-    """Return the negative log-likelihood of the answers [questions], in nats; without places, of no answer.
+def _units_with(places: Sequence[tuple[int, int]], window: Window, text: str) -> list[tuple[int, int]]:
+    """Return the first and last pieces of a window's units that hold one of the places."""
+    units = ((window.first(unit.start), window.last(unit.end) - 1) for unit in split_units(0, text) if places)
+    return [unit for unit in units if any(start <= unit[1] and end >= unit[0] for start, end in places)]
 
-    starts, ends  logits [windows, pieces]; the windows of a question are adjacent, in the order of the questions
-    questions     number of windows of each, and the places of its answer
+
+def _loss(starts: Tensor, ends: Tensor, question: WindowedQuestion) -> Tensor:
+    """Return the loss of a question in nats, from the logits [windows, pieces] of its windows.
+
+    It is the mean of the negative log-likelihood of its answer's start and end, plus that of the units that hold it.
     """
-    first_windows = [0, *accumulate(count for count, _ in questions)]
-    windows = [range(first, first + count) for first, (count, _) in zip(first_windows, questions, strict=False)]
-    outcomes = [  # what all windows can say, and no answer, whose logit is 0
-        torch.cat((_gather_rows(logits.logsumexp(1), windows), logits.new_zeros(len(questions), 1)), 1).logsumexp(1)
-        for logits in (starts, ends)
-    ]
-    places = [
-        (first + window, start, end)
-        for first, (_, of_question) in zip(first_windows, questions, strict=False)
-        for window, start, end in of_question
-    ]
-    row, start, end = torch.tensor(places, dtype=torch.long, device=starts.device).view(-1, 3).T
-    answers = torch.cat((starts[row, start] + ends[row, end], starts.new_zeros(1)))  # the last one is no answer
-    first_places = [0, *accumulate(len(of_question) for _, of_question in questions)]
-    answers_of = [
-        range(first, first + len(of_question)) if of_question else range(len(places), len(places) + 1)
-        for first, (_, of_question) in zip(first_places, questions, strict=False)
-    ]
-    return outcomes[0] + outcomes[1] - _gather_rows(answers, answers_of).logsumexp(1)
+    span = _span_loss(starts, ends, question.places)
+    if not question.units:
+        return span
+    inside = torch.zeros_like(starts, dtype=torch.bool)
+    for window, first, last in question.units:
+        inside[window, first : last + 1] = True
+    masses = [normalize(logits)[0][inside].logsumexp(0) for logits in (starts, ends)]
+    return 0.5 * span + math.log(2) - torch.logaddexp(*masses)
 
 
-def _gather_rows(values: Tensor, rows: Sequence[range]) -> Tensor:
-    """Return rows of values [N], padded with -inf."""
-    width = max(map(len, rows))
-    index = torch.tensor([[*row, *[len(values)] * (width - len(row))] for row in rows], device=values.device)
-    return torch.cat((values, values.new_full((1,), -torch.inf)))[index]
+def _span_loss(starts: Tensor, ends: Tensor, places: Sequence[Place]) -> Tensor:
+    """Return the negative log-likelihood of start and end of an answer in nats; without places, of no answer."""
+    (starts, no_start), (ends, no_end) = normalize(starts), normalize(ends)
+    if not places:
+        return -no_start - no_end
+    window, start, end = torch.tensor(places, device=starts.device).T
+    return -(starts[window, start] + ends[window, end]).logsumexp(0)
 
 
 def _draw_windows(count: int, places: Sequence[Place], rng: Random) -> list[int]:
@@ -203,11 +220,6 @@ def remove_answer(text: str, answer: str) -> str:
     return "".join(kept)
 
 
-def answer_pattern(answer: str) -> re.Pattern[str]:
-    """Return what finds an answer as whole words, without the verdict before a supporting sentence."""
-    return re.compile(rf"(?<!\w){re.escape(VERDICT.sub('', answer, count=1))}(?!\w)", re.IGNORECASE)
-
-
 def find_places(windows: Sequence[Window], texts: Sequence[str], answer: str) -> list[Place]:
     """Return where an answer occurs as whole words, without the verdict before a supporting sentence."""
     pattern = answer_pattern(answer)
@@ -233,10 +245,9 @@ def answer_probabilities(scorer: SpanScorer, questions: Sequence[tuple[str, str,
     if not pairs:
         return [0.0] * len(questions)
     places = [find_places(each, [text], answer) for each, (text, _, answer) in zip(windows, questions, strict=True)]
-    starts, ends = scorer(pairs)
-    losses = _losses(starts, ends, [(len(each), of) for each, of in zip(windows, places, strict=True)])
-    probabilities = (-0.5 * losses).exp().tolist()
-    return [each if of else 0.0 for each, of in zip(probabilities, places, strict=True)]
+    counts = [len(of_text) for of_text in windows]
+    of_questions = zip(*(logits.split(counts) for logits in scorer(pairs)), places, strict=True)
+    return [math.exp(-0.5 * float(_span_loss(*each))) if each[2] else 0.0 for each in of_questions]
 
 
 def evaluate(scorer: SpanScorer, examples: TrainingExamples, count: int, progress: Progress) -> list[bool]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import KVScopeError
+from engine.generation.verdict import VERDICT
 
 TEXT_SUFFIXES = (".txt", ".md")
 HEADING = re.compile(r"#{1,6} +(.{1,150})")
@@ -49,6 +50,11 @@ class Corpus:
     @property
     def num_questions(self) -> int:
         return sum(len(paragraph.questions) for paragraph in self.paragraphs)
+
+
+def answer_pattern(answer: str) -> re.Pattern[str]:
+    """Return what finds an answer as whole words, without the verdict before a supporting sentence."""
+    return re.compile(rf"(?<!\w){re.escape(VERDICT.sub('', answer, count=1))}(?!\w)", re.IGNORECASE)
 
 
 def read_corpora(path: Path) -> list[Corpus]:

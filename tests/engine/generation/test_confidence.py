@@ -45,6 +45,6 @@ def test_passages_without_anything_of_the_form_asked_for_do_not_answer():
 
 
 def test_a_list_needs_less_than_a_fact_and_a_summary_nothing():
-    likely, unlikely = Confidence(right=0.1, answerable=0.4), Confidence(right=0.1, answerable=0.3)
+    likely, unlikely = Confidence(right=0.1, answerable=0.35), Confidence(right=0.1, answerable=0.25)
     assert likely.is_enough(QuestionKind.LIST) and not likely.is_enough(QuestionKind.FACT)
     assert not unlikely.is_enough(QuestionKind.LIST) and unlikely.is_enough(QuestionKind.SUMMARY)

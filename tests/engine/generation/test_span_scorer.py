@@ -33,6 +33,7 @@ from store.weights_file import load_mean, trained_weights
 from tests.support import tiny
 from tests.support.boats import BOATS
 from tests.support.doubles import TEXTS
+from tests.support.fakes import WordEmbedder
 from tests.support.tolerance import EXACT
 from training import span_scorer as span_training
 from training.checkpoint import BadCheckpoint
@@ -40,7 +41,7 @@ from training.data.corpus import BadCorpus, Corpus, Paragraph
 from training.data.examples import DataMix
 from training.loop import TrainingConfig
 from training.publish import REPORT_FILE, publish
-from training.span_scorer import SpanScorerConfig, find_places, remove_answer, train_span_scorer
+from training.span_scorer import SpanScorerConfig, WindowedQuestion, find_places, remove_answer, train_span_scorer
 
 QUESTION = "How many cars does the ferry carry?"
 CONFIG = SpanScorerConfig(
@@ -74,24 +75,42 @@ def certain(text, *parts, passage=0, probability=0.9):
     return SpanScores((window,), starts.log(), ends.log(), 1 - probability)
 
 
-def test_the_loss_is_that_of_each_question_by_itself():
+def test_the_loss_is_that_of_the_answer_and_of_the_units_that_hold_it():
+    """Independent: probabilities of starts and ends over all pieces and no answer, added up."""
     generator = torch.Generator().manual_seed(3)
-    starts, ends = torch.randn(2, 6, 9, generator=generator)
-    starts[3, 5:] = ends[3, 5:] = -torch.inf
-    questions = [(2, [(0, 1, 3), (1, 2, 2)]), (3, []), (1, [(0, 0, 8)])]
-    losses, first = span_training._losses(starts, ends, questions), 0
-    for loss, (count, places) in zip(losses, questions, strict=True):
-        own = slice(first, first + count)
-        (start, no_start), (end, no_end) = normalize(starts[own]), normalize(ends[own])
-        likelihoods = [start[window, at] + end[window, to] for window, at, to in places] or [no_start + no_end]
-        assert_close(loss, -torch.stack(likelihoods).logsumexp(0))
-        first += count
+    starts, ends = torch.randn(2, 2, 6, generator=generator)
+    starts[1, 4:] = ends[1, 4:] = -torch.inf
+    (start, no_start), (end, no_end) = ((part.exp() for part in normalize(each)) for each in (starts, ends))
+    question = WindowedQuestion((1,), [], [(0, 1, 3), (1, 2, 2)], [(0, 0, 3), (0, 3, 4)])
+    span = float(start[0, 1] * end[0, 3] + start[1, 2] * end[1, 2])
+    unit = float((start[0, :5] + end[0, :5]).sum()) / 2
+    assert float(span_training._loss(starts, ends, question)) == pytest.approx(-math.log(span) / 2 - math.log(unit))
+    unanswered = replace(question, places=[], units=[])
+    assert float(span_training._loss(starts, ends, unanswered)) == pytest.approx(-math.log(float(no_start * no_end)))
+
+
+def test_the_units_that_hold_an_answer_are_those_of_its_window():
+    text = "# Fares\n\nA car costs 37 euros. A dog is free.\n\n- a bike: 5 euros\n- a child: 5 euros\n"
+    scorer = span_scorer()
+    (window,) = scorer.windows((), [scorer.tokenizer.encode(text)])
+
+    def units_with(answer, window):
+        places = [place[1:] for place in find_places([window], [text], answer)]
+        units = span_training._units_with(places, window, text)
+        return [text[window.spans[first][0] : window.spans[last][1]] for first, last in units]
+
+    assert units_with("37 euros", window) == ["A car costs 37 euros."]
+    assert units_with("5 euros", window) == ["a bike: 5 euros", "a child: 5 euros"]
+    assert units_with("a train", window) == []
+    child = window.first(text.index("a child"))
+    cropped = Window(0, window.ids[child:], window.spans[child:])
+    assert units_with("5 euros", cropped) == ["a child: 5 euros"]
 
 
 def train(out, scorer=None, config=CONFIG, corpora=BOATS, progress=ignore):
     prompt = PromptTemplate(tiny.tokenizer())
     scorer = scorer or SpanScorer(tiny.bert(), tiny.wordpiece_tokenizer())
-    return train_span_scorer(scorer, prompt, corpora, out, config, progress, contextlib.nullcontext)
+    return train_span_scorer(scorer, prompt, WordEmbedder(), corpora, out, config, progress, contextlib.nullcontext)
 
 
 def test_starts_ends_and_no_answer_are_a_distribution_over_all_passages():
