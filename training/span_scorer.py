@@ -62,10 +62,9 @@ def train_span_scorer(
     """Train a span scorer and write it and its report into `out`; return the report.
 
     `prompt` measures passages in tokens of a main model, `embedder` is that of search; `autocast` is entered for each
-    pass. The report has the
-    fraction of held-out questions whose most likely span is the answer, or is less likely than no answer where there is
-    none. Resumes from the last checkpoint in `out`. Raises BadCorpus if there are too few questions, and BadCheckpoint
-    or CheckpointNotWritten.
+    pass. The report has the fraction of held-out questions whose most likely span is the answer, or is less likely than
+    no answer where there is none. Resumes from the last checkpoint in `out`. Raises BadCorpus if there are too few
+    questions, and BadCheckpoint or CheckpointNotWritten.
     """
     examples, eval_examples, eval_set = prepare_run(prompt, corpora, config, out)
     data = example_settings(eval_set, config)
@@ -80,9 +79,7 @@ def train_span_scorer(
             return torch.zeros((), requires_grad=True)
         with autocast():
             starts, ends = scorer(pairs)
-        counts = [len(each.windows) for each in questions]
-        of_questions = zip(starts.split(counts), ends.split(counts), questions, strict=True)
-        return torch.stack([_loss(*each) for each in of_questions]).mean()
+        return _losses(starts, ends, questions).mean()
 
     negatives = hard_negatives(examples.corpora, embedder) if config.training.steps else {}
     batches = partial(
@@ -160,10 +157,18 @@ def _units_with(places: Sequence[tuple[int, int]], window: Window, text: str) ->
     return [unit for unit in units if any(start <= unit[1] and end >= unit[0] for start, end in places)]
 
 
-def _loss(starts: Tensor, ends: Tensor, question: WindowedQuestion) -> Tensor:
-    """Return the loss of a question in nats, from the logits [windows, pieces] of its windows.
+def _losses(starts: Tensor, ends: Tensor, questions: Sequence[WindowedQuestion]) -> Tensor:
+    """Return the loss of each question in nats, from logits [windows, pieces] of all windows, question by question."""
+    counts = [len(each.windows) for each in questions]
+    of_questions = zip(starts.split(counts), ends.split(counts), questions, strict=True)
+    return torch.stack([_loss(*each) for each in of_questions])
 
-    It is the mean of the negative log-likelihood of its answer's start and end, plus that of the units that hold it.
+
+def _loss(starts: Tensor, ends: Tensor, question: WindowedQuestion) -> Tensor:
+    """Return the loss of a question, from the logits of its windows.
+
+    It is the mean of the negative log-likelihoods of its answer's start and end, plus that of the units that hold it;
+    without an answer, the sum of those of no start and no end.
     """
     span = _span_loss(starts, ends, question.places)
     if not question.units:

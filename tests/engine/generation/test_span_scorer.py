@@ -8,6 +8,7 @@ import statistics
 from dataclasses import replace
 from random import Random
 from threading import Event
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -87,6 +88,33 @@ def test_the_loss_is_that_of_the_answer_and_of_the_units_that_hold_it():
     assert float(span_training._loss(starts, ends, question)) == pytest.approx(-math.log(span) / 2 - math.log(unit))
     unanswered = replace(question, places=[], units=[])
     assert float(span_training._loss(starts, ends, unanswered)) == pytest.approx(-math.log(float(no_start * no_end)))
+
+
+def test_the_loss_is_that_of_each_question_by_itself():
+    generator = torch.Generator().manual_seed(3)
+    starts, ends = torch.randn(2, 6, 9, generator=generator)
+    starts[3, 5:] = ends[3, 5:] = -torch.inf
+    parts = [(2, [(0, 1, 3), (1, 2, 2)]), (3, []), (1, [(0, 0, 8)])]
+    questions = [WindowedQuestion((1,), [Window(0, (), ())] * count, places, []) for count, places in parts]
+    losses, first = span_training._losses(starts, ends, questions), 0
+    for loss, (count, places) in zip(losses, parts, strict=True):
+        own = slice(first, first + count)
+        (start, no_start), (end, no_end) = normalize(starts[own]), normalize(ends[own])
+        likelihoods = [start[window, at] + end[window, to] for window, at, to in places] or [no_start + no_end]
+        assert_close(loss, -torch.stack(likelihoods).logsumexp(0))
+        first += count
+
+
+def test_a_question_is_read_with_the_passages_that_search_finds_for_it():
+    texts = ["The ferry carries 37 cars. It is blue.", "Boats are blue."]
+    found = ("The train carries no cars.", "A bus carries 50 people.", "A tram carries 90 people.")
+    drawn = SimpleNamespace(texts=lambda index: (texts, [(QUESTION, "37")]))
+    scorer = span_scorer()
+    unrelated, *others = (scorer.tokenizer.encode(text).ids for text in (texts[1], *found))
+    for seed in range(5):
+        (question,) = span_training.WindowedExamples(drawn, scorer, seed, {QUESTION: found})[0]
+        read = [window.ids for window in question.windows]
+        assert len(read) == 3 and sum(ids in others for ids in read) == 2 and unrelated not in read
 
 
 def test_the_units_that_hold_an_answer_are_those_of_its_window():
