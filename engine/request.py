@@ -77,6 +77,9 @@ class Quote:
     text: str
     document: str = ""  # its name
 
+    def as_dict(self) -> dict[str, Any]:
+        return {"rank": self.rank, "document": self.document, "text": self.text}
+
 
 @dataclass(frozen=True, slots=True)
 class ChatTurn:
@@ -169,6 +172,7 @@ class Answer:
     tokens_per_second: float | None = None  # decode speed, without the first token
     notes: tuple[str, ...] = ()  # sentences for the user, such as that passages did not fit
     quotes: tuple[Quote, ...] = ()  # what supports the answer, or comes closest if there is none
+    alternatives: tuple[Quote, ...] = ()  # other quotes that may answer, if the answer needs a check
     is_quoted: bool = False  # the answer consists of the quotes, not of a model's words
     highlight: str = ""  # the words of a quoted sentence or table row that most likely answer
     confidence: float | None = None  # probability that the answer is right; None if it was not estimated
@@ -225,7 +229,8 @@ class Answer:
             "confidence": self.confidence,
             "is_quoted": self.is_quoted,
             "highlight": self.highlight,
-            "quotes": [{"rank": quote.rank, "document": quote.document, "text": quote.text} for quote in self.quotes],
+            "quotes": [quote.as_dict() for quote in self.quotes],
+            "alternatives": [quote.as_dict() for quote in self.alternatives],
             "sources": [
                 {
                     "rank": source.rank,

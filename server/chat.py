@@ -31,7 +31,10 @@ _NO_INSTRUCTIONS = (
     "KVScope cannot follow a {role} message: all stored KV was computed after its own instructions. "
     "Remove the message, or write what matters into the question."
 )
-_KVSCOPE_FIELDS = ("method", "ratio", "realised_ratio", "ttft_ms", "tokens_per_second", "notes", "draft", "sources")
+_KVSCOPE_FIELDS = (
+    *("method", "ratio", "realised_ratio", "ttft_ms", "tokens_per_second", "notes", "draft", "sources"),
+    *("confidence", "quotes", "alternatives"),
+)
 
 
 class ChatMessage(BaseModel):

@@ -41,7 +41,8 @@ from store.types import Finder, Progress
 
 TITLE = "answers on ordinary documents"
 COLUMNS = columns_of(
-    "method ratio type right rq quote_right retrieved refusal_precision refusal_recall calibration_error ttft_ms n"
+    "method ratio type right rq quote_right quote_shown num_shown retrieved refusal_precision refusal_recall "
+    "calibration_error ttft_ms n"
 )
 ALL = "all"
 
@@ -121,10 +122,13 @@ def _judge(question: Question, answer: Answer) -> dict[str, Any]:
     text = CITATION_MARK.sub("", answer.text)
     names = {source.document for source in answer.sources}
     quotes = [quote.text for quote in answer.quotes]
+    shown = quotes + [quote.text for quote in answer.alternatives]
     return {
         "type": question.type,
         "right": is_right(question, text),
         "quote_right": quote_is_right(question, quotes) if question.quote else None,
+        "quote_shown": quote_is_right(question, shown) if question.quote else None,
+        "num_shown": len(shown),
         "refused": is_refusal(text),
         "retrieved": set(question.documents) <= names if question.documents else None,
         "confidence": answer.confidence,
@@ -144,7 +148,7 @@ def _rows(variant: Variant, outcomes: Sequence[dict[str, Any]], full: Sequence[d
             row["ratio"] = variant.ratio
         if full_right:
             row["rq"] = right / full_right
-        for name in ("quote_right", "retrieved", "ttft_ms"):
+        for name in ("quote_right", "quote_shown", "num_shown", "retrieved", "ttft_ms"):
             if values := [outcome[name] for outcome in chosen if outcome[name] is not None]:
                 row[name] = statistics.median(values) if name == "ttft_ms" else statistics.fmean(values)
         if known := [outcome for outcome in chosen if outcome["confidence"] is not None]:

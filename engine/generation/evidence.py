@@ -22,7 +22,7 @@ from engine.generation.confidence import Confidence, quote_confidence
 from engine.generation.counterparts import Counterparts
 from engine.generation.document_questions import MAX_ANSWER_UNITS, answers_to_questions, find_answered_question
 from engine.generation.lists import judged_lists
-from engine.generation.quotes import format_quotes, format_unit, whole_words, with_unit
+from engine.generation.quotes import format_quotes, format_unit, other_quotes, whole_words, with_unit
 from engine.generation.ranking import (
     MAX_EMBEDDED_UNITS,
     MIN_PROBABILITY,
@@ -31,6 +31,7 @@ from engine.generation.ranking import (
     RankedUnit,
     UnitRanker,
     log_probability,
+    nearly_best,
 )
 from engine.generation.section import KINDS as SECTION_KINDS
 from engine.generation.section import MAX_SECTION_UNITS, Section, find_section, find_titled_section
@@ -56,6 +57,7 @@ COMPOSABLE_KINDS = (QuestionKind.FACT, QuestionKind.COMPARISON)  # a question ma
 MAX_RESCORED_UNITS = 3
 MAX_SPANS_PER_UNIT = 4
 MAX_CANDIDATES = 6  # of all units, which the main model scores
+MAX_CLOSEST = 3  # quotes beside an answer that is not sure
 MODEL_WEIGHT = 0.4  # nats of a span's score per nat of the main model's log-likelihood
 MIN_HIGHLIGHT_SHARE = 0.7  # probability of the best span of a sentence, or cell of a row, to be highlighted in it
 MIN_CELL_SHARE = 0.95  # probability of the best cell of a table row; below it, the answer is the whole row
@@ -216,9 +218,10 @@ class Evidence:
         question, ranker = self._prepared.standalone_question, self._ranker
         return self._quotes(connecting_units(question, self.bridges, ranker.units, ranker.text, answer))
 
-    def closest(self) -> list[Quote]:
-        """Return the most likely quotes, for a question without an answer."""
-        return self._quotes(each.unit for each in self._ranked[:2])
+    def closest(self, shown: Sequence[Quote] = ()) -> list[Quote]:
+        """Return the most likely quotes but those shown, for a question without a sure answer."""
+        rankings = [part.ranked for part in self._parts] or [self._ranked]
+        return other_quotes(self._quotes(nearly_best(rankings)), shown)[:MAX_CLOSEST]
 
     def supporting(self, answer: str) -> list[Quote]:
         """Return the quote that supports a model's answer: of the likely ones, that with most of its words."""

@@ -43,6 +43,15 @@ def format_quotes(quotes: Sequence[Quote]) -> str:
     return "\n".join(f"{format_unit(quote.text)} [{quote.rank}]" for quote in quotes)
 
 
+def other_quotes(quotes: Sequence[Quote], shown: Sequence[Quote]) -> list[Quote]:
+    """Return the quotes whose text is not in one that is shown or that comes before."""
+    others: list[Quote] = []
+    for quote in quotes:
+        if not any(quote.text in each.text for each in (*shown, *others)):
+            others.append(quote)
+    return others
+
+
 def format_unit(text: str) -> str:
     """Return quoted text without the bars of table rows, blank lines and marks of emphasis."""
     lines = []

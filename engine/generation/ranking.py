@@ -3,11 +3,11 @@
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 from engine.generation.document_questions import answers_to_questions, is_question
 from engine.generation.section import SENTENCE_END
@@ -38,6 +38,7 @@ MIN_PROBABILITY = 1e-6  # of a unit; lower ones are clipped
 MIN_VERSION_SIMILARITY = 0.6  # cosine between the sentences of two documents that are compared
 MAX_EMBEDDED_UNITS = 16  # that are ranked by more than words and probability
 ONE_WORD = re.compile(r"\W*[^\W\d_]+\W*")
+MAX_GAP = 5.0  # nats between the best unit and another that may answer instead
 MAX_READ_PASSAGES = 6  # by the span scorer, again for each question
 
 
@@ -246,6 +247,12 @@ class UnitRanker:
 
     def text(self, unit: Unit) -> str:
         return unit.text(self._prepared.texts)
+
+
+def nearly_best(rankings: Iterable[Sequence[RankedUnit]]) -> list[Unit]:
+    """Return the units that are at most MAX_GAP behind the best of their ranking, the nearest to it first."""
+    gaps = [(ranked[0].score - each.score, each.unit) for ranked in rankings for each in ranked]
+    return [unit for gap, unit in sorted(gaps, key=itemgetter(0)) if gap <= MAX_GAP]
 
 
 def _cosines(encoder: Encoder | None, question: str, texts: Sequence[str]) -> list[float]:

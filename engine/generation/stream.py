@@ -11,6 +11,7 @@ from engine.generation.quotes import format_unit
 from engine.model.sampling import truncate_at
 from engine.prefill.prefill import PrefillResult
 from engine.prompt.pack import PreparedPrompt
+from engine.prompt.question_kind import QuestionKind
 from engine.prompt.template import NO_ANSWER, PromptTemplate
 from engine.request import Answer, Source, TextSpan
 from engine.text import CITATION_MARK
@@ -147,7 +148,6 @@ def fill_quoted_answer(
         answer.text = " ".join([generated, *(f"[{rank}]" for rank in ranks)])
         answer.quotes, answer.confidence = tuple(quotes), evidence.confidence.right
         answer.sources = _with_citations(answer.sources, set(ranks))
-        return True
     elif log_likelihoods and candidates:
         best = evidence.choose(candidates, log_likelihoods)
         answer.text, answer.quotes = f"{best.text} [{best.quote.rank}]", (best.quote,)
@@ -155,8 +155,16 @@ def fill_quoted_answer(
         answer.is_quoted = best.text == format_unit(best.quote.text)  # all of the quote
         answer.confidence = evidence.confidence.right
         answer.sources = _with_citations(answer.sources, {best.quote.rank})
-        return True
-    return answer.is_quoted
+    else:
+        return False
+    _add_alternatives(answer, evidence)
+    return True
+
+
+def _add_alternatives(answer: Answer, evidence: Evidence) -> None:
+    """Set what else may answer, if the answer needs a check; nothing else is a summary."""
+    if answer.needs_check and evidence.kind is not QuestionKind.SUMMARY:
+        answer.alternatives = tuple(evidence.closest(answer.quotes))
 
 
 def _answer_with_quotes(answer: Answer, evidence: Evidence) -> None:
@@ -175,11 +183,13 @@ def _fill_evidence(answer: Answer, evidence: Evidence, is_repeating: bool) -> No
         _answer_with_quotes(answer, evidence)
     elif text == NO_ANSWER:
         answer.quotes, answer.confidence = tuple(evidence.closest()), 1 - evidence.confidence.answerable
+        return
     else:
         answer.quotes, answer.confidence = tuple(evidence.supporting(text)), evidence.confidence.right
         if unsupported := evidence.unsupported(text):
             answer.confidence *= UNSUPPORTED_FACTOR
             answer.notes += (f"Not in the passages: {', '.join(unsupported)}.",)
+    _add_alternatives(answer, evidence)
 
 
 def _with_citations(sources: Sequence[Source], ranks: Collection[int]) -> tuple[Source, ...]:

@@ -61,10 +61,18 @@ class Citation(BaseModel):
     quotes: list[str] = Field(description="what of the passage supports the answer, word for word")
 
 
+class Alternative(BaseModel):
+    number: int = Field(description="of the passage among those that were read")
+    document: str = Field(description="name of the document")
+    page: int | None
+    quote: str = Field(description="word for word")
+
+
 class AskResult(BaseModel):
     answer: str = Field(description="the text, with marks such as [1]")
     citations: list[Citation]
     confidence: float | None = Field(description="probability that the answer is right; null if not estimated")
+    alternatives: list[Alternative] = Field(description="other quotes that may answer, if the confidence is below 0.5")
     method: str
     recompute_ratio: float = Field(description="share of the passages' tokens that was recomputed, 0 to 1")
     ttft_ms: float | None = Field(description="time to first token in milliseconds")

@@ -170,6 +170,7 @@ class Tools:
             answer=answer.text,
             citations=citations(answer),
             confidence=answer.confidence,
+            alternatives=alternatives(answer),
             method=request.method,
             recompute_ratio=answer.actual_ratio,
             ttft_ms=answer.trace.ttft_ms,
@@ -245,6 +246,16 @@ def citations(answer: Answer) -> list[schema.Citation]:
         )
         for source in answer.sources
         if source.cited or quotes[source.rank]
+    ]
+
+
+def alternatives(answer: Answer) -> list[schema.Alternative]:
+    """Return what else may answer, with its source."""
+    return [
+        schema.Alternative(
+            number=each.rank, document=each.document, page=answer.sources[each.rank - 1].page, quote=each.text
+        )
+        for each in answer.alternatives
     ]
 
 

@@ -76,6 +76,7 @@ def test_a_complete_answer_has_usage_and_sources(client, backend):
     answer = client.chat.completions.create(model="kvscope", **ASK)
     assert answer.choices[0].message.content == backend.answer
     assert answer.usage.completion_tokens > 0 and len(answer.kvscope["sources"]) == 3
+    assert [answer.kvscope[name] for name in ("confidence", "quotes", "alternatives")] == [None, [], []]
     assert backend.requests[-1] == Request("why?")
 
 

@@ -125,6 +125,13 @@ def test_citations_are_what_the_answer_marks_or_a_quote_is_from(backend):
     assert cited == [(1, True, []), (2, True, []), (3, False, ["word", "text"])]
 
 
+def test_what_else_may_answer_comes_with_its_source(backend):
+    *_, answer = backend.ask(Request("Why?"), Event())
+    answer.alternatives = (Quote(1, 0, 4, "word", "key.md"),)
+    (other,) = mcp_tools.alternatives(answer)
+    assert (other.number, other.document, other.page, other.quote) == (1, "key.md", answer.sources[0].page, "word")
+
+
 def test_bad_arguments_are_answered_with_a_sentence(url, backend):
     async def use(client):
         assert "passages: Input should be a valid integer" in await error(client, "search", query="x", passages="many")

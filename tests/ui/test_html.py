@@ -165,6 +165,16 @@ def test_an_answer_that_is_a_quote_says_where_it_is_from_and_another_shows_its_q
     assert "It is 12." in shown.partition("<blockquote")[2] and "a.md" not in shown.partition("<blockquote")[0]
 
 
+def test_what_else_may_answer_is_shown_with_its_source_below_an_answer_to_be_checked():
+    other = Quote(2, 0, 9, "It is <b>13</b>.", "a.md")
+    unsure = replace(answer("a.md"), quotes=(Quote(1, 0, 9, "It is 12.", "a.md"),), confidence=0.3, is_quoted=True)
+    shown = render_evidence(replace(unsure, sources=unsure.sources * 2, alternatives=(other,)))
+    head, _, others = shown.partition("Other possible answers:")
+    assert "Check the source" in head and "<blockquote" not in head
+    assert "It is &lt;b&gt;13&lt;/b&gt;." in others and 'data-rank="2"' in others and "a.md" in others
+    assert "Other possible answers" not in render_evidence(unsure)
+
+
 def test_only_shown_passages_are_linked():
     sources = [TurnSource(1, "a.md", None, "chunk", True)]
     bold = reply.link_citations("It is <b> blue. [1]", sources, "<b>")

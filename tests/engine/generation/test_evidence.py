@@ -332,6 +332,43 @@ def test_without_an_answer_the_closest_quotes_are_shown():
     assert found.closest()[0].text == "It is blue."
 
 
+FEES = "The fee is 12 euros. The deposit is 20 euros. The fine is 30 euros. The rent is 40 euros. A key costs 9 euros."
+FEE_PARTS = 5 * ["12"] + 4 * ["20"] + 3 * ["30"] + 2 * ["40"] + ["9"]
+
+
+def answer_from_fees(question, right, texts=(FEES, "The deposit is 20 euros."), scorer=None):
+    """Return the answer if the confidence is `right`; the fee is likeliest, then the deposit, fine, rent and key."""
+    answer = Answer(Request(question), Trace())
+    found = evidence(question, scorer or Scorer(*FEE_PARTS), *texts)
+    found.confidence = Confidence(right, 0.9)
+    assert fill_quoted_answer(answer, found, lambda texts: [0.0] * len(texts), never)
+    return answer
+
+
+def test_an_answer_to_be_checked_comes_with_other_quotes_that_may_answer_the_most_likely_first():
+    answer = answer_from_fees("How much is it?", MIN_TRUSTED_CONFIDENCE - 0.01)
+    assert texts_of(answer.quotes) == ["The fee is 12 euros."]
+    others = ["The deposit is 20 euros.", "The fine is 30 euros.", "The rent is 40 euros."]  # each once, at most three
+    assert texts_of(answer.alternatives) == others
+    assert answer_from_fees("How much is it?", MIN_TRUSTED_CONFIDENCE).alternatives == ()
+
+
+def test_only_quotes_that_are_little_less_likely_may_answer_instead():
+    sure = Scorer("12", probability=0.9999)
+    assert answer_from_fees("How much is it?", 0.3, (FEES,), sure).alternatives == ()
+
+
+def test_of_a_question_with_two_parts_the_next_quotes_of_each_may_answer():
+    question = "How much is the fee and how much is the deposit?"
+    answer = answer_from_fees(question, 0.3, (FEES,))
+    assert texts_of(answer.quotes)[0] == "The fee is 12 euros." and answer.alternatives
+    assert not set(texts_of(answer.quotes)) & set(texts_of(answer.alternatives))
+
+
+def test_nothing_may_answer_instead_of_a_summary():
+    assert answer_from_fees("Summarize the document.", 0.3).alternatives == ()
+
+
 def test_the_context_before_a_chunk_and_headings_are_never_quoted():
     for part in ("Pump > Care", "## Cleaning"):
         for quote in evidence("Is it blue?", Scorer(part), MANUAL).quoted_answer():

@@ -1,4 +1,4 @@
-"""What supports an answer: how certain it is, and the quotes from the documents."""
+"""What supports an answer: how certain it is, the quotes from the documents, and what else may answer."""
 
 from engine.prompt.template import NO_ANSWER
 from engine.request import Answer, Quote
@@ -26,7 +26,9 @@ def render_evidence(answer: Answer) -> Markup | None:
     origin = tag("span", *origins) if len(origins) == 1 else None  # of an answer that is a quote
     head = tag("p", tag("strong", verdict), origin, share, class_=f"kv-verdict kv-verdict-{level}")
     quotes = () if answer.is_quoted else (_quote(answer, quote) for quote in answer.quotes)
-    return tag("section", head, *quotes, class_="kv-evidence", aria_label="Evidence")
+    others = tag("p", "Other possible answers:", class_="kv-others") if answer.alternatives else None
+    alternatives = (_quote(answer, quote) for quote in answer.alternatives)
+    return tag("section", head, *quotes, others, *alternatives, class_="kv-evidence", aria_label="Evidence")
 
 
 def _quote(answer: Answer, quote: Quote) -> Markup:
