@@ -9,6 +9,11 @@ from engine.trace import Trace
 MIN_TRUSTED_CONFIDENCE = 0.5  # of an answer; below it, the page says to check the source
 
 
+def needs_check(confidence: float | None) -> bool:
+    """Return whether an answer is so uncertain that the user should read the source."""
+    return confidence is not None and confidence < MIN_TRUSTED_CONFIDENCE
+
+
 @dataclass(frozen=True, slots=True)
 class TextSpan:
     """Consecutive text of a passage that was either recomputed or not; all spans joined are the passage."""
@@ -187,7 +192,7 @@ class Answer:
     @property
     def needs_check(self) -> bool:
         """Whether the answer is so uncertain that the user should read the source."""
-        return self.confidence is not None and self.confidence < MIN_TRUSTED_CONFIDENCE
+        return needs_check(self.confidence)
 
     @property
     def draft_status(self) -> str:

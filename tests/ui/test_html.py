@@ -70,6 +70,8 @@ OURS |= {
     "nav",
     "form",
     "input",
+    "strong",
+    "blockquote",
 }
 
 
@@ -105,9 +107,11 @@ def answer(text: str) -> Answer:
 def views(bad: str) -> dict[str, str]:
     document = Document(bad, bad, 10, 2, 3, 0.0)
     method = MethodInfo(bad, bad, bad, (MethodParam("word", bad, "", bad, choices=("", bad)),))
-    turn = Turn.from_answer(Answer(Request(bad, options={"word": bad}), Trace(), "done", bad), method)
+    quote = Quote(1, 0, 9, bad, bad)
+    found = replace(answer(bad), confidence=0.3, quotes=(quote,), alternatives=(quote,))
+    turn = Turn.from_answer(replace(found, request=Request(bad, options={"word": bad})), method)
     return {
-        "reply": reply.render_answer(answer(bad)),
+        "reply": reply.render_answer(found),
         "waiting": reply.render_waiting(bad),
         "error": reply.render_error(bad, bad, answer(bad)),
         "thread": render_turns([turn]),
@@ -159,20 +163,30 @@ def test_a_tag_escapes_children_and_attributes_and_leaves_out_what_is_none():
 
 def test_an_answer_that_is_a_quote_says_where_it_is_from_and_another_shows_its_quote():
     found = replace(answer("a.md"), quotes=(Quote(1, 0, 9, "It is 12.", "a.md"),), confidence=0.9)
-    quoted = render_evidence(replace(found, is_quoted=True))
+    quoted = render_evidence(replace(found, is_quoted=True), found.sources)
     assert "<bdi>a.md</bdi><span>, page 3</span>" in quoted and "It is 12." not in quoted
-    shown = render_evidence(found)
+    shown = render_evidence(found, found.sources)
     assert "It is 12." in shown.partition("<blockquote")[2] and "a.md" not in shown.partition("<blockquote")[0]
 
 
 def test_what_else_may_answer_is_shown_with_its_source_below_an_answer_to_be_checked():
     other = Quote(2, 0, 9, "It is <b>13</b>.", "a.md")
     unsure = replace(answer("a.md"), quotes=(Quote(1, 0, 9, "It is 12.", "a.md"),), confidence=0.3, is_quoted=True)
-    shown = render_evidence(replace(unsure, sources=unsure.sources * 2, alternatives=(other,)))
+    sources = unsure.sources[0], replace(unsure.sources[0], rank=2)
+    shown = render_evidence(replace(unsure, alternatives=(other,)), sources)
     head, _, others = shown.partition("Other possible answers:")
     assert "Check the source" in head and "<blockquote" not in head
     assert "It is &lt;b&gt;13&lt;/b&gt;." in others and 'data-rank="2"' in others and "a.md" in others
-    assert "Other possible answers" not in render_evidence(unsure)
+    assert "Other possible answers" not in render_evidence(unsure, sources)
+    assert "a.md" in render_evidence(replace(unsure, alternatives=(other,)), ())  # of a chat that was changed by hand
+
+
+def test_an_earlier_answer_keeps_its_evidence():
+    quotes = {"quotes": (Quote(1, 0, 9, "12", "a.md"),), "alternatives": (Quote(1, 9, 19, "13", "a.md"),)}
+    for is_quoted in (False, True):
+        found = replace(answer("a.md"), confidence=0.3, is_quoted=is_quoted, **quotes)
+        turn = Turn.from_answer(found, METHODS[0])
+        assert render_evidence(turn, turn.passages) == render_evidence(found, found.sources)
 
 
 def test_only_shown_passages_are_linked():

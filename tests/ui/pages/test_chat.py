@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 import docx
 import pytest
 
+from engine.request import Quote
 from ui.pages.ask.chat import Chat, Turn, TurnSource
 from ui.pages.ask.history import parse_summaries, render_chat_bar
 from ui.pages.ask.results import render_turns
@@ -27,6 +28,11 @@ TURN = Turn(
 )
 
 
+UNSURE = replace(
+    TURN, confidence=0.14, quotes=(Quote(1, 0, 7, "Ada Bo."),), alternatives=(Quote(2, 0, 9, "| Owner: Cy |", "b.pdf"),)
+)
+
+
 def chat(*turns):
     saved = Chat("c1")
     for turn in turns:
@@ -40,7 +46,7 @@ def test_a_chat_is_named_by_its_first_question_that_is_shown():
 
 
 def test_a_chat_survives_the_round_trip_through_json():
-    whole = chat(TURN, replace(TURN, question="And then?", ttft_ms=None))
+    whole = chat(TURN, replace(UNSURE, question="And then?", ttft_ms=None))
     assert Chat.from_saved(json.loads(json.dumps(asdict(whole)))) == whole
     assert Chat.from_saved(json.loads(whole.as_json())) == whole
 
@@ -100,6 +106,22 @@ def test_a_word_document_has_every_visible_turn_with_its_sources_as_plain_text()
     )
     assert next(each.text for each in paragraphs if each.style.name == "Heading 1") == "Who owns it?"
     assert "- two" in texts and not any("\x00" in text for text in texts)
+
+
+def test_an_earlier_answer_to_be_checked_still_says_so_and_what_else_may_answer():
+    shown = render_turns([UNSURE])
+    assert "Check the source" in shown and "14\u00a0% confidence" in shown and "Cy" in shown
+    assert 'data-id="b-4"' in shown.partition("Other possible answers:")[2]
+    assert "kv-evidence" not in render_turns([TURN])
+
+
+def test_a_downloaded_chat_has_what_else_may_answer_and_how_certain_the_answer_is():
+    text = chat(UNSURE).as_markdown()
+    assert "Other possible answers:\n\n- Owner: Cy [2]" in text and "14 % confidence, check the source" in text
+    texts = [each.text for each in docx.Document(io.BytesIO(chat_as_docx(chat(UNSURE)))).paragraphs]
+    assert "Owner: Cy [2]" in texts and any("check the source" in each for each in texts)
+    sure = replace(UNSURE, confidence=0.9, alternatives=())
+    assert "check" not in chat(sure).as_markdown() and "Other possible" not in chat(sure).as_markdown()
 
 
 def test_an_answer_as_a_document_has_the_question_and_the_cited_sources():

@@ -9,13 +9,15 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from engine.generation.quotes import format_unit
 from engine.method import MethodInfo
 from engine.prompt.followups import relevant_turns
-from engine.request import Answer, ChatTurn
+from engine.request import Answer, ChatTurn, Quote, needs_check
 from engine.text import CITATION_MARK
 from ui.components.method_options import non_default_options
 from ui.format import day, duration, percent, short
 
+OTHER_ANSWERS = "Other possible answers:"  # before the quotes that may answer instead
 MAX_TURNS = 100  # per chat; replaced turns are dropped first, then the oldest
 _HISTORY_TURNS = 3  # earlier turns that may resolve a follow-up question
 _MAX_NAME_CHARS = 60
@@ -57,6 +59,10 @@ class Turn:
     unverified: bool = False  # a draft: stopped before it was verified
     expected_kl: float | None = None  # from full prefill in nats, by the model's calibration; None if not calibrated
     highlight: str = ""  # the words of the text that most likely answer
+    confidence: float | None = None  # this and the next three as in Answer
+    is_quoted: bool = False
+    quotes: tuple[Quote, ...] = ()
+    alternatives: tuple[Quote, ...] = ()
 
     @classmethod
     def from_answer(cls, answer: Answer, method: MethodInfo) -> "Turn":
@@ -82,7 +88,15 @@ class Turn:
             unverified=draft is not None,
             expected_kl=answer.expected_kl,
             highlight=(draft or answer).highlight,
+            confidence=(draft or answer).confidence,
+            is_quoted=(draft or answer).is_quoted,
+            quotes=(draft or answer).quotes,
+            alternatives=(draft or answer).alternatives,
         )
+
+    @property
+    def needs_check(self) -> bool:
+        return needs_check(self.confidence)
 
     @property
     def chunk_ids(self) -> tuple[str, ...]:
@@ -100,6 +114,13 @@ class Turn:
         recomputed = f" · {percent(self.realised)} recomputed" if self.passages and self.realised is not None else ""
         ttft = "" if self.ttft_ms is None else f" · first token after {duration(self.ttft_ms)}"
         return f"{self.summary}{recomputed}{ttft}"
+
+    @property
+    def export_line(self) -> str:
+        """What a downloaded chat says about how the answer was made, and how certain it is."""
+        check = ", check the source" if self.needs_check else ""
+        confidence = "" if self.confidence is None else f" · {percent(self.confidence)} confidence{check}"
+        return self.metrics_line + confidence
 
     def as_document(self) -> str:
         """Return the answer as a Markdown document: the question, the text and the sources it cites."""
@@ -189,9 +210,12 @@ class Chat:
         blocks = [f"# {_escape_line(self.name)}", f"KVScope chat, {day(self.at)}."]
         for turn in self.visible_turns:
             blocks += [f"## {_escape_line(turn.question)}", _escape_block(turn.text) or f"*{turn.why_empty}*"]
+            if turn.alternatives:
+                quotes = (f"- {_escape_line(format_unit(each.text))} [{each.rank}]" for each in turn.alternatives)
+                blocks += [OTHER_ANSWERS, "\n".join(quotes)]
             if turn.passages:
                 blocks.append("\n".join(_source_item(source) for source in turn.passages))
-            blocks.append(f"*{_escape_line(turn.metrics_line)}*")
+            blocks.append(f"*{_escape_line(turn.export_line)}*")
         return "\n\n".join(blocks) + "\n"
 
 

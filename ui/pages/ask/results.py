@@ -188,7 +188,7 @@ def render_answer(answer: Answer, timing: Markup | None = None) -> Markup:
         tag("p", "The model returned an empty answer.", class_="kv-muted") if is_empty else None,
         text,
         render_verification(answer) if has_ended else None,
-        render_evidence(answer) if has_ended else None,
+        render_evidence(answer, answer.sources) if has_ended else None,
         timing,
         notes if answer.notes else None,
         tag("div", *buttons, class_="kv-acts") if has_ended else None,
@@ -213,7 +213,8 @@ def render_turns(turns: Iterable[Turn]) -> Markup:
     for turn in turns:
         text = _text(turn.text, turn.passages, turn.highlight) or tag("p", turn.why_empty, class_="kv-muted")
         metrics = tag("p", turn.metrics_line, class_="kv-turn-metrics")
-        articles.append(_article(turn.question, text, metrics, class_="kv-turn"))
+        evidence = render_evidence(turn, turn.passages)
+        articles.append(_article(turn.question, text, evidence, metrics, class_="kv-turn"))
     return join(*articles)
 
 

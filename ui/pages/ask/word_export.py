@@ -2,9 +2,10 @@
 
 import io
 
+from engine.generation.quotes import format_unit
 from ui.format import day
 from ui.html import printable
-from ui.pages.ask.chat import Chat
+from ui.pages.ask.chat import OTHER_ANSWERS, Chat
 
 MAX_TITLE_CHARS = 255  # of a Word document's properties
 SMALL_PT = 9.0  # of the line about the method
@@ -24,10 +25,14 @@ def chat_as_docx(chat: Chat) -> bytes:
         document.add_heading(_line(turn.question), 1)
         for line in printable(turn.text or turn.why_empty).splitlines():
             document.add_paragraph(line)
+        if turn.alternatives:
+            document.add_paragraph(OTHER_ANSWERS)
+            for quote in turn.alternatives:
+                document.add_paragraph(f"{_line(format_unit(quote.text))} [{quote.rank}]", "List Bullet")
         for source in turn.passages:
             page = "" if source.page is None else f", page {source.page}"
             document.add_paragraph(f"[{source.rank}] {_line(source.document)}{page}")
-        metrics = document.add_paragraph().add_run(printable(turn.metrics_line))
+        metrics = document.add_paragraph().add_run(printable(turn.export_line))
         metrics.italic, metrics.font.size = True, Pt(SMALL_PT)
     file = io.BytesIO()
     document.save(file)
