@@ -18,7 +18,7 @@ from typing import Self
 from engine.generation.bridge import Bridge, connecting_units, find_bridges
 from engine.generation.cells import likely_cells
 from engine.generation.changes import describe_change, format_changes
-from engine.generation.confidence import Confidence, quote_confidence
+from engine.generation.confidence import SUMMARY_CONFIDENCE, Confidence, quote_confidence
 from engine.generation.counterparts import Counterparts
 from engine.generation.document_questions import MAX_ANSWER_UNITS, answers_to_questions, find_answered_question
 from engine.generation.lists import judged_lists
@@ -36,7 +36,7 @@ from engine.generation.ranking import (
 from engine.generation.section import KINDS as SECTION_KINDS
 from engine.generation.section import MAX_SECTION_UNITS, Section, find_section, find_titled_section
 from engine.generation.span_scorer import Span, SpanScorer, SpanScores
-from engine.generation.summary import summary_units, topic_units
+from engine.generation.summary import summary_units
 from engine.generation.tables import Tables
 from engine.generation.verdict import SAID, verdict
 from engine.prompt.answer_type import PERSON, asks_for_reason, expected_content, words_before
@@ -57,7 +57,6 @@ COMPOSABLE_KINDS = (QuestionKind.FACT, QuestionKind.COMPARISON)  # a question ma
 MAX_RESCORED_UNITS = 3
 MAX_SPANS_PER_UNIT = 4
 MAX_CANDIDATES = 6  # of all units, which the main model scores
-MAX_CLOSEST = 3  # quotes beside an answer that is not sure
 MODEL_WEIGHT = 0.4  # nats of a span's score per nat of the main model's log-likelihood
 MIN_HIGHLIGHT_SHARE = 0.7  # probability of the best span of a sentence, or cell of a row, to be highlighted in it
 MIN_CELL_SHARE = 0.95  # probability of the best cell of a table row; below it, the answer is the whole row
@@ -114,8 +113,7 @@ class Evidence:
         if changes or self._section.units:
             return changes or self._quotes(self._section.units)
         if self.kind is QuestionKind.SUMMARY:
-            topic = topic_units(self._prepared, self._ranker, [each.unit for each in self._ranked])
-            return self._quotes(topic or summary_units(self._prepared, self._ranker.units))
+            return self._quotes(summary_units(self._prepared, self._ranker, [each.unit for each in self._ranked]))
         if self.kind is QuestionKind.COMPARISON:
             return self._comparison()
         if self._parts:
@@ -221,7 +219,7 @@ class Evidence:
     def closest(self, shown: Sequence[Quote] = ()) -> list[Quote]:
         """Return the most likely quotes but those shown, for a question without a sure answer."""
         rankings = [part.ranked for part in self._parts] or [self._ranked]
-        return other_quotes(self._quotes(nearly_best(rankings)), shown)[:MAX_CLOSEST]
+        return other_quotes(self._quotes(nearly_best(rankings)), shown)
 
     def supporting(self, answer: str) -> list[Quote]:
         """Return the quote that supports a model's answer: of the likely ones, that with most of its words."""
@@ -239,6 +237,8 @@ class Evidence:
         """The confidence in an answer made of the best quote; 0 if no passage has what the question expects."""
         if self._prepared.changes or self._section.units:  # by comparing all, or by its heading
             return Confidence(1.0 if self._prepared.changes else self._section.confidence, 1.0)
+        if self.kind is QuestionKind.SUMMARY:
+            return SUMMARY_CONFIDENCE
         if self._parts:
             answered = [part for part in self._parts if part.ranked]
             found = [

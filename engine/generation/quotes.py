@@ -7,6 +7,7 @@ from engine.prompt.answer_type import SHORT_UNIT, UNIT
 from engine.request import Quote
 from store.markdown import parse_row
 
+MAX_OTHERS = 3  # quotes beside an answer that is not sure
 CELL = re.compile(r"(?<=\| )(?:([^|]*?): )?(.*?)(?= \|)")  # of a table row: header and value
 EMPHASIS = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")  # Markdown
 WORD_CHARACTER = re.compile(r"\w|[.,]\d")
@@ -44,10 +45,10 @@ def format_quotes(quotes: Sequence[Quote]) -> str:
 
 
 def other_quotes(quotes: Sequence[Quote], shown: Sequence[Quote]) -> list[Quote]:
-    """Return the quotes whose text is not in one that is shown or that comes before."""
+    """Return the first quotes, at most MAX_OTHERS, whose text is not in one that is shown or that comes before."""
     others: list[Quote] = []
     for quote in quotes:
-        if not any(quote.text in each.text for each in (*shown, *others)):
+        if len(others) < MAX_OTHERS and not any(quote.text in each.text for each in (*shown, *others)):
             others.append(quote)
     return others
 

@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
-from engine.generation.document_questions import is_question
 from engine.generation.ranking import UnitRanker
 from engine.generation.section import MAX_SECTION_UNITS
+from engine.prompt.named_documents import ALL_DOCUMENTS
 from engine.prompt.overlap import content_stems, content_words
 from engine.prompt.pack import PreparedPrompt
+from engine.prompt.titles import parse_title
 from engine.prompt.units import Unit
 
 MAX_SUMMARIZED_PASSAGES = 3
@@ -19,16 +21,27 @@ NUMBER_WEIGHT = 1.3  # of a sentence with a figure: it states a result, a date o
 LEAD_WEIGHT = 1.3  # of the first sentence of a paragraph
 
 
-def summary_units(prepared: PreparedPrompt, units: Sequence[Unit]) -> list[Unit]:
-    """Return the sentences and list items of the best document's first passages that sum it up, in its order."""
-    hits = prepared.hits
+def summary_units(prepared: PreparedPrompt, ranker: UnitRanker, likely: Sequence[Unit]) -> list[Unit]:
+    """Return what sums up the topic that the question names, or else the best document, in its order.
+
+    Of a document these are sentences and list items of its first passages; of all documents, the title of each and the
+    sentence it opens with.
+
+    likely  all quotes, the best first
+    """
+    hits, units = prepared.hits, ranker.units
+    documents = {hit.chunk.document_id for hit in hits}
+    if len(documents) > 1 and ALL_DOCUMENTS.search(prepared.original_question):
+        return [unit for passage in range(len(hits)) for unit in _opening(prepared, units, passage)]
+    if topic := _topic_units(prepared, ranker, likely):
+        return topic
     passages = [i for i, hit in enumerate(hits) if hit.chunk.document_id == hits[0].chunk.document_id] or [0]
     found = [
         unit
         for unit in units
         if unit.passage in passages[:MAX_SUMMARIZED_PASSAGES]
         and unit.block.kind in ("paragraph", "list")
-        and not is_question(unit, prepared.texts)
+        and not unit.text(prepared.texts).endswith("?")
     ]
     found.sort(key=lambda unit: (hits[unit.passage].chunk.start if hits else unit.passage, unit.start))
     is_lead = [unit.start == unit.block.start for unit in found]
@@ -36,11 +49,8 @@ def summary_units(prepared: PreparedPrompt, units: Sequence[Unit]) -> list[Unit]
     return [found[index] for index in summarize(texts, is_lead, prepared.standalone_question)]
 
 
-def topic_units(prepared: PreparedPrompt, ranker: UnitRanker, likely: Sequence[Unit]) -> list[Unit]:
-    """Return what is below the heading of most of the best quotes, if the question has a word of it; often none.
-
-    likely  all quotes, the best first
-    """
+def _topic_units(prepared: PreparedPrompt, ranker: UnitRanker, likely: Sequence[Unit]) -> list[Unit]:
+    """Return what is below the heading of most of the best quotes, if the question has a word of it; often none."""
     headings = [ranker.headings[unit] for unit in likely[:MAX_TOPIC_UNITS]]
     heading, count = Counter(headings).most_common(1)[0] if headings else ("", 0)
     is_named = content_stems(heading) & content_stems(prepared.standalone_question)
@@ -48,6 +58,20 @@ def topic_units(prepared: PreparedPrompt, ranker: UnitRanker, likely: Sequence[U
         return []
     below = (unit for unit in ranker.units if ranker.headings[unit] == heading)
     return [unit for unit in below if unit.block.kind != "heading"][:MAX_SECTION_UNITS]
+
+
+def _opening(prepared: PreparedPrompt, units: Sequence[Unit], passage: int) -> list[Unit]:
+    """Return the title of a passage, if it starts with one, and its first sentence, or whatever comes first."""
+    here = [unit for unit in units if unit.passage == passage]
+    body = [unit for unit in here if unit.block.kind != "heading"]
+    titles = here[:1] if here and here[0].block.kind == "heading" else []
+    sentences = (unit for unit in body if len(content_words(unit.text(prepared.texts))) >= MIN_CONTENT_WORDS)
+    return [*(_without_mark(prepared, unit) for unit in titles), *([next(sentences, body[0])] if body else [])]
+
+
+def _without_mark(prepared: PreparedPrompt, heading: Unit) -> Unit:
+    text = heading.text(prepared.texts)
+    return replace(heading, start=heading.start + max(0, text.find(parse_title(text).text)))
 
 
 def summarize(sentences: Sequence[str], is_lead: Sequence[bool], question: str) -> list[int]:

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
+from engine.prompt.overlap import content_stems
 from engine.prompt.titles import topic_words
 from engine.text import WORD, split_words
 from store.names import MAX_LENGTH, split_suffix
@@ -20,6 +21,12 @@ MIN_CUT_CHARS = 8  # of a name's start before '\u2026'
 GENERIC = re.compile(  # words that name no document, though a file may be called so
     r"an?|and|the|our|my|this|that|these|those|it|they|what|which|who|how|do|does|did|say|in|documents?|files?|texts?"
     r"|im|der|die|das|den|dem|und|was|steht|dokumente?|datei|dateien"
+)
+ALL_DOCUMENTS = re.compile(
+    r"\b(?:(?:all|these|those|the|my|our|(?:alle|diese|meine|unsere)[nr]?|die|den)(?: \w+)?"
+    r" (?:documents|files|dokumenten?|dateien|unterlagen)|(?:each|every) (?:document|file)|jedes dokument|jede datei)\b"
+    r"(?! (?:about|on|that|which|\u00fcber|zu|die) \w)",
+    re.I,
 )
 JOINING = re.compile(rf"{GENERIC.pattern}|_+|or|both|oder|sowie|beiden?")
 
@@ -65,6 +72,23 @@ def named_documents(subject: str, names: Mapping[str, str]) -> tuple[set[str], s
     marks = {mark for document in named for mark in names[document] if mark in MARKS} | ({"\u2026"} if named else set())
     others = "".join(letter for letter in subject if letter not in marks)
     return set(named), WORD.sub(lambda word: _hide(word[0], known), others)
+
+
+def most_named(question: str, names: Mapping[str, str]) -> list[str]:
+    """Return the ids of the documents whose names have most of a question's words; none if no name has any.
+
+    Numbers count less than words: a year in a name is often also the question's.
+    """
+    asked = content_stems(question)
+
+    def shared(name: str) -> tuple[int, int]:
+        found = asked & content_stems(" ".join(split_words(split_suffix(name)[0])))
+        num_numbers = sum(map(str.isdecimal, found))
+        return len(found) - num_numbers, num_numbers
+
+    counts = {document: shared(name) for document, name in names.items()}
+    most = max(counts.values(), default=(0, 0))
+    return [document for document, count in counts.items() if count == most] if most[0] else []
 
 
 def _hide(word: str, known: Counter[str]) -> str:

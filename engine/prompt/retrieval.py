@@ -6,12 +6,12 @@ third ranking: "Who owns it?" then finds the chunks of "Which boat sails the Bay
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import islice, zip_longest
 
 from engine.errors import BadRequest
 from engine.prompt.editions import other_editions, tells_edition
 from engine.prompt.followups import YEAR, relevant_turns
-from engine.prompt.named_documents import several_documents, split_topic
+from engine.prompt.named_documents import ALL_DOCUMENTS, most_named, several_documents, split_topic
 from engine.prompt.pack import PreparedPrompt, pack
 from engine.prompt.question_kind import QuestionKind, question_kind
 from engine.prompt.section_versions import compare_sections
@@ -23,6 +23,8 @@ from engine.request import Request
 from engine.trace import Trace
 from store.fusion import rrf
 from store.types import Chunk, Finder, Hit
+
+MAX_OPENINGS = 12  # of the newest documents, in a summary of all
 
 
 def prepare_stages(
@@ -67,9 +69,10 @@ def retrieve(finder: Finder, request: Request) -> Iterator[list[Hit]]:
         if several := _several_documents(finder, request):
             yield from _of_each(finder, request, several)
             return
-        stages = _retrieve(finder, request, request.question)
-        is_summary = question_kind(request.question) is QuestionKind.SUMMARY
-        yield from (_with_opening(finder, hits, top_k) for hits in stages) if is_summary else stages
+        if question_kind(request.question) is QuestionKind.SUMMARY:
+            yield from _summarized(finder, request)
+        else:
+            yield from _retrieve(finder, request, request.question)
         return
     previous = request.history[-1].chunk_ids
     earlier = " ".join(turn.question for turn in turns)
@@ -97,6 +100,21 @@ def fuse_hits(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
         )
         for hits, score in rrf(rankings, key=lambda hit: hit.chunk.id)
     ]
+
+
+def _summarized(finder: Finder, request: Request) -> Iterator[list[Hit]]:
+    """Yield what a summary reads: the openings of all documents if it is of these, else chunks of one of them.
+
+    That is the one which the question names, or else the one with the best hit.
+    """
+    names = {document.id: document.name for document in finder.documents() if document.is_in(request.documents)}
+    if len(names) > 1 and ALL_DOCUMENTS.search(request.question):
+        openings = (finder.chunks(document)[:1] for document in islice(names, MAX_OPENINGS))
+        yield [_unscored(chunk) for chunks in openings for chunk in chunks]
+        return
+    named = replace(request, documents=tuple(most_named(request.question, names)) or request.documents)
+    for hits in _retrieve(finder, named, request.question):
+        yield _with_opening(finder, hits, request.passages)
 
 
 def _with_opening(finder: Finder, hits: Sequence[Hit], top_k: int) -> list[Hit]:

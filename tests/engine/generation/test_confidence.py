@@ -2,9 +2,9 @@
 
 import pytest
 
-from engine.generation.confidence import Confidence
+from engine.generation.confidence import SUMMARY_CONFIDENCE, Confidence
 from engine.prompt.question_kind import QuestionKind
-from tests.support.evidence import OTHER, Encoder, Scorer, evidence
+from tests.support.evidence import MANUAL, OTHER, Encoder, Scorer, evidence
 
 NOTHING = Confidence(right=0, answerable=0)
 
@@ -44,7 +44,13 @@ def test_passages_without_anything_of_the_form_asked_for_do_not_answer():
     assert not without.has_answer and without.confidence == NOTHING
 
 
-def test_a_list_needs_less_than_a_fact_and_a_summary_nothing():
+def test_a_list_needs_less_than_a_fact():
     likely, unlikely = Confidence(right=0.1, answerable=0.35), Confidence(right=0.1, answerable=0.25)
     assert likely.is_enough(QuestionKind.LIST) and not likely.is_enough(QuestionKind.FACT)
-    assert not unlikely.is_enough(QuestionKind.LIST) and unlikely.is_enough(QuestionKind.SUMMARY)
+    assert not unlikely.is_enough(QuestionKind.LIST)
+
+
+def test_no_single_quote_decides_how_certain_a_summary_is():
+    for scorer in (Scorer("warranty"), Scorer("warranty", probability=1e-4)):
+        found = evidence("Summarize it.", scorer, MANUAL)
+        assert found.confidence == SUMMARY_CONFIDENCE and found.has_answer

@@ -326,6 +326,24 @@ def test_a_summary_of_a_topic_quotes_the_section_that_has_most_of_the_best_quote
     assert texts_of(quotes) == ["a ferry in May", "a ferry in June", "a pier"]
 
 
+def test_a_summary_of_all_documents_has_the_title_of_each_and_the_sentence_it_opens_with():
+    texts = (
+        "## 1. Pump manual\n\nDear all,\n\nClean the pump once a month. Rinse the sieve every second day.",
+        "Opening hours of the pool change in May. It is blue.",
+        "| Model: A10 | Weight: 151 kg |",
+    )
+    for question in ("Summarize all documents.", "What are my documents about?", "Worum geht es in allen Dokumenten?"):
+        quotes = evidence(question, Scorer("blue"), *texts).quoted_answer()
+        expected = [
+            (1, "Pump manual"),
+            (1, "Clean the pump once a month."),
+            (2, "Opening hours of the pool change in May."),
+        ]
+        assert [(quote.rank, quote.text) for quote in quotes] == [*expected, (3, texts[2])]
+    one = evidence("Summarize the document.", Scorer("blue"), *texts).quoted_answer()
+    assert {quote.rank for quote in one} == {1}
+
+
 def test_without_an_answer_the_closest_quotes_are_shown():
     found = evidence("Who sings?", Scorer("blue", probability=1e-4), MANUAL, OTHER)
     assert not found.has_answer

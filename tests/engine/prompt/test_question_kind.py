@@ -69,6 +69,8 @@ QUESTIONS = {
         "Give me the gist of it",
         "Worum geht es in dem Protokoll?",
         "Sum up the letter",
+        "What are my documents about?",
+        "What's this about?",
         "Give me a quick rundown of the meeting",
     ),
     QuestionKind.COMPARISON: (

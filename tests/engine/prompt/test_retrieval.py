@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine.errors import BadRequest
 from engine.prompt.pack import keep_previous_order, same_prompt
-from engine.prompt.retrieval import fuse_hits, prepare_stages, retrieve, search
+from engine.prompt.retrieval import MAX_OPENINGS, fuse_hits, prepare_stages, retrieve, search
 from engine.prompt.template import PromptTemplate
 from engine.request import ChatTurn, Request
 from engine.scheduler.speculation import Speculator
@@ -96,6 +96,34 @@ def test_a_summary_reads_the_opening_of_the_best_document_and_more_of_it():
     assert chosen(replace(summary, question="Where does the Silver Tern sail?"))[0] == "boats-2"
     assert chosen(summary) == ["boats-0", "boats-2"]
     assert chosen(replace(summary, passages=5)) == ["boats-0", "boats-2", "boats-1"]
+
+
+@pytest.mark.parametrize(
+    ("question", "document"),
+    [
+        ("Summarize the ferry rules.", "ferry-rules.md"),
+        ("Summarize ferry-rules.md, please", "ferry-rules.md"),
+        ("What is the fare list about?", "fare_list_2024.md"),
+        ("Give me an overview of the list", "fare_list_2024.md"),
+        ("Summarize the 2023 one, the fare list", "fare_list_2023.md"),
+    ],
+)
+def test_a_summary_is_of_the_document_that_the_question_names(question, document):
+    fares = ["Bicycles cost 3 pounds."]
+    finder = KeywordFinder(
+        **{"ferry-rules.md": RULES, "fare_list_2023.md": fares, "fare_list_2024.md": fares, "boats.md": [question]}
+    )
+    hits = chosen(Request(question, passages=2, max_new_tokens=4), finder)
+    assert {hit.rpartition("-")[0] for hit in hits} <= {document, document.replace("2024", "2023")}
+
+
+def test_a_summary_of_all_documents_reads_the_opening_of_each_in_the_scope():
+    summary = Request("Summarize all documents", passages=1, max_new_tokens=4)
+    assert set(chosen(summary)) == {"boats-0", "rules-0"}
+    assert set(chosen(replace(summary, documents=("boats",), passages=2))) <= {"boats-0", "boats-1", "boats-2"}
+    assert len({hit.partition("-")[0] for hit in chosen(replace(summary, question="Summarize the boats"))}) == 1
+    many = KeywordFinder(**{f"d{number}": ["One.", "Two."] for number in range(MAX_OPENINGS + 2)})
+    assert len(chosen(summary, many)) == MAX_OPENINGS
 
 
 def test_new_topic_ignores_the_history():
