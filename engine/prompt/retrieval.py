@@ -6,7 +6,7 @@ third ranking: "Who owns it?" then finds the chunks of "Which boat sails the Bay
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice, zip_longest
+from itertools import zip_longest
 
 from engine.errors import BadRequest
 from engine.prompt.editions import other_editions, tells_edition
@@ -31,7 +31,7 @@ def prepare_stages(
     finder: Finder, template: PromptTemplate, request: Request, max_tokens: int, trace: Trace
 ) -> Iterator[PreparedPrompt]:
     """Yield the packed prompt after each stage of the search; the last one is final. Raises as `pack`, `retrieve`."""
-    notes, start_ms = _missing_documents_note(finder, request), trace.now_ms()
+    notes, start_ms = _missing_documents_note(finder, request) + _openings_note(finder, request), trace.now_ms()
     compared = compare_documents(finder, request) or compare_sections(finder, request)
     different = compared.hits() if compared else []
     for hits in [different] if different else retrieve(finder, request):
@@ -107,14 +107,21 @@ def _summarized(finder: Finder, request: Request) -> Iterator[list[Hit]]:
 
     That is the one which the question names, or else the one with the best hit.
     """
-    names = {document.id: document.name for document in finder.documents() if document.is_in(request.documents)}
-    if len(names) > 1 and ALL_DOCUMENTS.search(request.question):
-        openings = (finder.chunks(document)[:1] for document in islice(names, MAX_OPENINGS))
+    if all_documents := _all_documents(finder, request):
+        openings = (finder.chunks(document)[:1] for document in all_documents[:MAX_OPENINGS])
         yield [_unscored(chunk) for chunks in openings for chunk in chunks]
         return
+    names = {document.id: document.name for document in finder.documents() if document.is_in(request.documents)}
     named = replace(request, documents=tuple(most_named(request.question, names)) or request.documents)
     for hits in _retrieve(finder, named, request.question):
         yield _with_opening(finder, hits, request.passages)
+
+
+def _all_documents(finder: Finder, request: Request) -> list[str]:
+    """Return the ids of the documents in the scope, newest first, if a summary of all is asked for; none if of one."""
+    is_of_all = question_kind(request.question) is QuestionKind.SUMMARY and ALL_DOCUMENTS.search(request.question)
+    found = [each.id for each in finder.documents() if each.is_in(request.documents)] if is_of_all else []
+    return found if len(found) > 1 else []
 
 
 def _with_opening(finder: Finder, hits: Sequence[Hit], top_k: int) -> list[Hit]:
@@ -176,6 +183,11 @@ def _missing_documents_note(finder: Finder, request: Request) -> tuple[str, ...]
         return ("None of the chosen documents is in the library any more. Choose others.",)
     note = f"Not in the library any more: {len(missing)} of the {len(chosen)} chosen documents."
     return (note,) if missing else ()
+
+
+def _openings_note(finder: Finder, request: Request) -> tuple[str, ...]:
+    count = len(_all_documents(finder, request))
+    return (f"The {MAX_OPENINGS} newest of {count} documents are summarized.",) if count > MAX_OPENINGS else ()
 
 
 def _unscored(chunk: Chunk) -> Hit:

@@ -123,7 +123,9 @@ def test_a_summary_of_all_documents_reads_the_opening_of_each_in_the_scope():
     assert set(chosen(replace(summary, documents=("boats",), passages=2))) <= {"boats-0", "boats-1", "boats-2"}
     assert len({hit.partition("-")[0] for hit in chosen(replace(summary, question="Summarize the boats"))}) == 1
     many = KeywordFinder(**{f"d{number}": ["One.", "Two."] for number in range(MAX_OPENINGS + 2)})
-    assert len(chosen(summary, many)) == MAX_OPENINGS
+    *_, prepared = prepare_stages(many, PromptTemplate(tiny.decoder().tokenizer), summary, 4096, Trace())
+    assert len(prepared.hits) == MAX_OPENINGS
+    assert prepared.notes == (f"The {MAX_OPENINGS} newest of {MAX_OPENINGS + 2} documents are summarized.",)
 
 
 def test_new_topic_ignores_the_history():

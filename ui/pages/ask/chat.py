@@ -70,9 +70,10 @@ class Turn:
         request, trace = answer.request, answer.trace
         sources = (TurnSource(each.rank, each.document, each.page, each.chunk, each.cited) for each in answer.sources)
         draft = answer.draft if answer.state == "stopped" and answer.draft_status == "unverified" else None
+        shown = draft or answer
         return cls(
             question=request.question,
-            text=draft.text if draft else answer.text,
+            text=shown.text,
             stopped=answer.state == "stopped",
             method=method.label,
             options=tuple(non_default_options(method, request.options)),
@@ -87,11 +88,11 @@ class Turn:
             best=0 if request.whole_document else request.passages,
             unverified=draft is not None,
             expected_kl=answer.expected_kl,
-            highlight=(draft or answer).highlight,
-            confidence=(draft or answer).confidence,
-            is_quoted=(draft or answer).is_quoted,
-            quotes=(draft or answer).quotes,
-            alternatives=(draft or answer).alternatives,
+            highlight=shown.highlight,
+            confidence=shown.confidence,
+            is_quoted=shown.is_quoted,
+            quotes=shown.quotes,
+            alternatives=shown.alternatives,
         )
 
     @property
