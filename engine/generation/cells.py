@@ -1,6 +1,7 @@
 """Judge which cell of a table row answers a question."""
 
 import math
+import re
 from operator import itemgetter
 
 from engine.generation.quotes import CELL
@@ -18,6 +19,10 @@ from engine.prompt.units import Unit
 # The weights were chosen on the same questions as those of engine.generation.evidence.
 HEADER_WEIGHT = 2.0  # nats per word that the header of a cell shares with the question, and its value does not
 MONEY_WEIGHT = 4.0  # nats for a cell with a currency, or below a header such as 'Amount', for questions about money
+LIMITS = (  # said in other words by a question ('What is the most that ...?') and a header ('Highest charge')
+    re.compile(r"\b(?:most|highest|max(?:imum|imal\w*)?|h\u00f6chst\w*)\b", re.I),
+    re.compile(r"\b(?:least|lowest|min(?:imum|imal\w*)?|mindest\w*|niedrigst\w*)\b", re.I),
+)
 SIMILARITY_WEIGHT = 5.0  # nats per unit of the cosine between the embeddings of question and cell
 
 
@@ -44,7 +49,8 @@ def likely_cells(
     cosines = ranker.cosines(question, [cell for *_, cell in cells])
     judged = []
     for (span, header, cell), cosine in zip(cells, cosines, strict=True):
-        in_header = len(stems & content_stems(header)) + (header == requested)
+        is_limit = any(limit.search(header) and limit.search(question) for limit in LIMITS)
+        in_header = len(stems & content_stems(header)) + (header == requested) + is_limit
         in_value = len(stems & content_stems(cell.removeprefix(header)))
         names_row = bool(codes(cell) & codes(question)) or is_in_range(question, [(header, cell)])
         score = log_probability(span.probability)

@@ -64,6 +64,23 @@ def test_a_cell_is_chosen_by_its_header_and_never_if_the_question_repeats_it():
     assert "190" not in (which.text, which.highlight)
 
 
+@pytest.mark.parametrize(
+    ("question", "cell"),
+    [
+        ("What is the most they can charge for a film?", "5.00"),
+        ("What is the least they charge for a film?", "0.20"),
+        ("Was kostet ein Film h\u00f6chstens?", "6.00"),
+        ("What is the charge per day for a film?", "0.50"),
+    ],
+)
+def test_a_limit_is_the_cell_below_a_header_that_names_it_in_other_words(question, cell):
+    english = "| Film | Charge per day: 0.50 | Highest charge: 5.00 | Minimum charge: 0.20 |"
+    german = "| Film | Geb\u00fchr pro Tag: 0.50 | H\u00f6chstgeb\u00fchr: 6.00 |"
+    row = german if question.startswith("Was") else english
+    found = evidence(question, Scorer("0.50", "5.00", "0.20", "6.00"), row)
+    assert max(found.candidates(), key=lambda each: each.score).text == cell
+
+
 def test_the_model_chooses_among_the_likely_spans_of_a_sentence():
     text = "It was opened in 1987, and rebuilt in 2004."
     found = evidence("When was it opened?", Scorer("1987", "2004"), text)
