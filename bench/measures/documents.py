@@ -1,15 +1,15 @@
 """Questions about ordinary documents, from file to answer: parsing, search, reader, quotes and confidence.
 
-FOLDER has `files/` and `questions.jsonl` (bench.documents); the default is the set of this repository. All files are
-added to a library of their own, and every question goes through every method. An answer is right if it states the
-required facts.
+Each FOLDER has `files/` and `questions.jsonl` (bench.documents); the default is the first set of this repository. Its
+files are added to a library of their own, and every question goes through every method. An answer is right if it states
+the required facts. The rows are of the questions of all folders together.
 """
 
 import statistics
 import tempfile
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from bench.harness.runner import requested_variants, with_variant
 from bench.harness.workload import open_library
 from bench.tables import columns_of, progress
 from engine.analysis.variants import Variant
-from engine.builder import build_engine, load_models
+from engine.builder import Models, build_engine, load_models
 from engine.cache.hierarchy import CacheHierarchy, CacheHierarchyConfig
 from engine.engine import Engine
 from engine.request import Answer, ChatTurn, Request
@@ -51,10 +51,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of this measure."""
     add = parser.add_argument
     add(
-        "folder",
-        nargs="?",
+        "folders",
+        nargs="*",
         type=Path,
-        default=QUESTIONS.parent,
+        default=[QUESTIONS.parent],
         metavar="FOLDER",
         help="with files/ and questions.jsonl",
     )
@@ -69,15 +69,33 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
     """Return one row per method, ratio and type of question, and one for all types."""
     variants = requested_variants(arguments)
     split = None if arguments.split == "all" else arguments.split
-    questions = [
-        question
-        for question in load_questions(arguments.folder / "questions.jsonl", split)
-        if question.type in (arguments.types or (question.type,))
+    sets = [  # before the models, to report a missing folder
+        (sorted((folder / "files").iterdir()), _questions(folder, split, arguments.types))
+        for folder in arguments.folders
     ]
-    if not questions:
+    if not all(questions for _, questions in sets):
         raise InvalidArgument("There is no question of this --split and these --types. Leave one of them out.")
-    files = sorted((arguments.folder / "files").iterdir())  # before the models, to report a missing folder
     models = load_models(model_config(arguments))
+    outcomes: dict[Variant, list[dict[str, Any]]] = {variant: [] for variant in variants}
+    for files, questions in sets:
+        _ask(models, files, questions, outcomes, arguments)
+    full = outcomes[variants[0]]
+    return [row for variant in variants for row in _rows(variant, outcomes[variant], full)]
+
+
+def _questions(folder: Path, split: str | None, types: Collection[str] | None) -> list[Question]:
+    questions = load_questions(folder / "questions.jsonl", split)
+    return [question for question in questions if not types or question.type in types]
+
+
+def _ask(
+    models: Models,
+    files: Sequence[Path],
+    questions: Sequence[Question],
+    outcomes: dict[Variant, list[dict[str, Any]]],
+    arguments: Namespace,
+) -> None:
+    """Ask questions about files with every variant, and add what came of it to the variant's outcomes."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:
 
         def open_filled_library(tokenizer: Tokenizer) -> Finder:
@@ -87,17 +105,14 @@ def run(arguments: Namespace) -> list[dict[str, Any]]:
 
         tiers = CacheHierarchy(CacheHierarchyConfig(host_bytes=3 * 2**30, disk_bytes=0), None, models.primary.device)
         engine = build_engine(models, open_filled_library, tiers)
-        outcomes: dict[Variant, list[dict[str, Any]]] = {variant: [] for variant in variants}
         for question in progress(questions, "Questions"):
             history = _ask_history(engine, question, arguments.passages)
-            for variant in variants:
+            for variant, judged in outcomes.items():
                 request = Request(question.question, passages=arguments.passages, history=history)
                 *_, answer = engine.ask(with_variant(request, variant))
-                outcomes[variant].append(_judge(question, answer))
-                if arguments.answers and not outcomes[variant][-1]["right"]:
+                judged.append(_judge(question, answer))
+                if arguments.answers and not judged[-1]["right"]:
                     print(f"{question.id} [{variant.key}] {question.question}\n    {answer.text!r}", flush=True)
-    full = outcomes[variants[0]]
-    return [row for variant in variants for row in _rows(variant, outcomes[variant], full)]
 
 
 def _add_files(add: Callable[[Path, str], Iterator[Progress]], files: Iterable[Path]) -> None:
