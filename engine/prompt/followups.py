@@ -1,9 +1,9 @@
 """Decide which earlier turns a question needs to be understood, and put them in front of it (query contextualization).
 
 A rule for English and German: a question is a follow-up if it starts with a connective ("And ...", "What about ..."),
-contains an anaphor ("it", "they", "there"), or is short and has fewer than two content words. A pronoun that begins a
-subordinate clause means what the question has named before it: "How loud is the washer when it spins?". In doubt a
-question counts as a follow-up, because a standalone question loses little when its history is added.
+contains an anaphor ("it", "they", "there"), or is short and has fewer than two content words. A pronoun in a later
+clause means what the question has named before it: "How loud is the washer when it spins?", "I lost my card, what does it
+cost?". Words that often refer to nothing ("Is there ...?", "someone else") count only in a question with little else.
 """
 
 import re
@@ -24,6 +24,11 @@ ANAPHOR = re.compile(
     r"|es|er|ihn|ihm|ihre?[mnrs]?|seine?[mnrs]?|dies(?:e[mnrs]?)?|da|dort|daf\u00fcr|davon|damit|daran|dabei|danach|vorher|jene\w*"
     r"|andere[mnrs]?"
 )
+WEAK_ANAPHOR = re.compile(
+    r"there|then|ones?|same|others?|another|else|es|da|dort|andere[mnrs]?"
+)  # 'is there', 'gibt es'
+PLACE = re.compile(r"there|da|dort")  # a place if it is the last word
+CLAUSE_END = re.compile(r"(?:[,;!?]|(?<=[^\W\d_A-Z]{3})\.| [-\u2013\u2014]) +(?=\w)")
 SUBORDINATE = re.compile(
     r"\b(?:when(?:ever)?|if|once|while|until|before|after|because|wenn|falls|sobald|bevor|nachdem|weil|w\u00e4hrend) "
     r"(?:it|they|he|she|es|er)\b",
@@ -48,6 +53,7 @@ RELATIVE_YEAR = re.compile(
 )
 CLITIC = re.compile(r"(?<=\w)(?:n['\u2019]t|['\u2019](?:s|re|ve|ll|d|m))\b")  # of "what's" and "don't"
 MIN_CONTENT_WORDS = 2
+MANY_CONTENT_WORDS = 3  # of a question that is understood although it has a weak anaphor
 WHOLE_SENTENCE = 7  # words of a question that is understood although it has fewer content words
 MAX_HISTORY_TOKENS = 128  # of earlier turns in front of a question; they are prefilled for every question
 CITATION = re.compile(f" {CITATION_MARK.pattern}")
@@ -64,14 +70,25 @@ class ContextualQuestion:
 
 def needs_context(question: str) -> bool:
     """Return whether a question cannot be understood without the turns before it."""
+    if CONNECTIVE.match(question.strip().lower()):
+        return True
+    if any(_is_complete(_words(question[: end.start()])) for end in CLAUSE_END.finditer(question)):
+        return False
     words = _words(question)
     clause = SUBORDINATE.search(question)
-    named = _words(question[: clause.start()]) if clause else []
-    if clause and _num_content_words(named) >= MIN_CONTENT_WORDS and not any(map(ANAPHOR.fullmatch, named)):
+    if clause and _is_complete(named := _words(question[: clause.start()])):
         words = [*named, *_words(question[clause.end() :])]
-    if CONNECTIVE.match(question.strip().lower()) or any(map(ANAPHOR.fullmatch, words)):
-        return True
-    return _num_content_words(words) < MIN_CONTENT_WORDS and len(words) < WHOLE_SENTENCE
+    anaphors = list(filter(ANAPHOR.fullmatch, words))
+    num_content_words = _num_content_words(words)
+    is_weak = all(map(WEAK_ANAPHOR.fullmatch, anaphors)) and not (words and PLACE.fullmatch(words[-1]))
+    if is_weak and num_content_words >= MANY_CONTENT_WORDS:
+        return False
+    return bool(anaphors) or (num_content_words < MIN_CONTENT_WORDS and len(words) < WHOLE_SENTENCE)
+
+
+def _is_complete(words: Sequence[str]) -> bool:
+    """Return whether the words before a pronoun name what it means."""
+    return _num_content_words(words) >= MIN_CONTENT_WORDS and not any(map(ANAPHOR.fullmatch, words))
 
 
 def _words(text: str) -> list[str]:
@@ -79,7 +96,7 @@ def _words(text: str) -> list[str]:
 
 
 def _num_content_words(words: Sequence[str]) -> int:
-    return sum(not STOP_WORD.fullmatch(word) for word in words)
+    return sum(not (STOP_WORD.fullmatch(word) or ANAPHOR.fullmatch(word)) for word in words)
 
 
 def relative_year(question: str) -> str:

@@ -68,6 +68,24 @@ def test_follow_ups(question):
     assert needs_context(question)
 
 
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("I can't find my library card any more, what will it cost me?", False),
+        ("We chipped a skylight. Who hears about it and how fast?", False),
+        ("Mein Toaster ist kaputt. Nimmt ihn der Elektromarkt auch?", False),
+        ("Is there parking for visitors near pier 3?", False),
+        ("Who does it for someone else?", True),
+        ("Is there a fee?", True),
+        ("How many people from the old site decided against moving there?", True),
+        ("Can she pay it, or does he have to?", True),
+        ("What will it cost me, and when?", True),
+    ],
+)
+def test_a_pronoun_of_what_the_question_names_itself_needs_no_earlier_turn(question, expected):
+    assert needs_context(question) is expected
+
+
 @pytest.mark.parametrize("question", ["Andrew Hill leads which crew?", "Is Items Ltd. a customer of Itself GmbH?"])
 def test_anaphors_are_whole_words(question):
     assert needs_context(question) is ("itself" in question.lower())
