@@ -2,8 +2,8 @@
 
 A rule for English and German: a question is a follow-up if it starts with a connective ("And ...", "What about ..."),
 contains an anaphor ("it", "they", "there"), or is short and has fewer than two content words. A pronoun in a later
-clause means what the question has named before it: "How loud is the washer when it spins?", "I lost my card, what does it
-cost?". Words that often refer to nothing ("Is there ...?", "someone else") count only in a question with little else.
+clause means what the question has named before it: "How loud is the washer when it spins?", "I lost my card, what does
+it cost?". Words that often refer to nothing ("Is there ...?", "someone else") count only if there is little else.
 """
 
 import re
