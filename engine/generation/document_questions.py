@@ -45,7 +45,12 @@ def answers_to_questions(prepared: PreparedPrompt, units: Sequence[Unit]) -> Map
 
 def is_question(unit: Unit, texts: Sequence[str]) -> bool:
     """Return whether a heading or sentence is a question."""
-    return unit.block.kind in ("heading", "paragraph") and unit.text(texts).rstrip("*_# ").endswith("?")
+    return unit.block.kind in ("heading", "paragraph") and ends_as_question(unit.text(texts))
+
+
+def ends_as_question(text: str) -> bool:
+    """Return whether a text ends with a question mark, apart from emphasis."""
+    return text.rstrip("*_# ").endswith("?")
 
 
 def _units_after(index: int, prepared: PreparedPrompt, units: Sequence[Unit]) -> Iterator[Unit]:

@@ -7,7 +7,7 @@ from engine.prompt.answer_type import SHORT_UNIT, UNIT
 from engine.request import Quote
 from store.markdown import parse_row
 
-MAX_OTHERS = 3  # quotes beside an answer that is not sure
+MAX_OTHERS = 3  # quotes beside an uncertain answer
 CELL = re.compile(r"(?<=\| )(?:([^|]*?): )?(.*?)(?= \|)")  # of a table row: header and value
 EMPHASIS = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")  # Markdown
 WORD_CHARACTER = re.compile(r"\w|[.,]\d")

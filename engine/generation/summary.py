@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from engine.generation.document_questions import ends_as_question
 from engine.generation.ranking import UnitRanker
 from engine.generation.section import MAX_SECTION_UNITS
 from engine.prompt.named_documents import ALL_DOCUMENTS
@@ -41,7 +42,7 @@ def summary_units(prepared: PreparedPrompt, ranker: UnitRanker, likely: Sequence
         for unit in units
         if unit.passage in passages[:MAX_SUMMARIZED_PASSAGES]
         and unit.block.kind in ("paragraph", "list")
-        and not unit.text(prepared.texts).endswith("?")
+        and not ends_as_question(unit.text(prepared.texts))
     ]
     found.sort(key=lambda unit: (hits[unit.passage].chunk.start if hits else unit.passage, unit.start))
     is_lead = [unit.start == unit.block.start for unit in found]

@@ -3,7 +3,8 @@
 A rule for English and German: a question is a follow-up if it starts with a connective ("And ...", "What about ..."),
 contains an anaphor ("it", "they", "there"), or is short and has fewer than two content words. A pronoun in a later
 clause means what the question has named before it: "How loud is the washer when it spins?", "I lost my card, what does
-it cost?". Words that often refer to nothing ("Is there ...?", "someone else") count only if there is little else.
+it cost?". An expletive ("Is there ...?", "Gibt es ...?") counts only if there is little else. In doubt a question is a
+follow-up, because a standalone question often loses little when its history is added.
 """
 
 import re
@@ -24,11 +25,15 @@ ANAPHOR = re.compile(
     r"|es|er|ihn|ihm|ihre?[mnrs]?|seine?[mnrs]?|dies(?:e[mnrs]?)?|da|dort|daf\u00fcr|davon|damit|daran|dabei|danach|vorher|jene\w*"
     r"|andere[mnrs]?"
 )
-WEAK_ANAPHOR = re.compile(
-    r"there|then|ones?|same|others?|another|else|es|da|dort|andere[mnrs]?"
-)  # 'is there', 'gibt es'
-PLACE = re.compile(r"there|da|dort")  # a place if it is the last word
+EXPLETIVE = re.compile(r"there|es|da")  # 'is there', 'gibt es'; at the end it is a place
 CLAUSE_END = re.compile(r"(?:[,;!?]|(?<=[^\W\d_A-Z]{3})\.| [-\u2013\u2014]) +(?=\w)")
+NAMES_NOTHING = re.compile(  # of the start of a clause: thanks, or a circumstance ('For a family of four, ...')
+    r"(?:ok(?:ay)?|(?:al)?right|great|good|cool|perfect|super|fine|nice|sorry|interesting|yes|no|hi|hello|hey"
+    r"|thank(?:s| you)|thx|cheers|danke|vielen dank|gut|prima|hallo|ja|nein"
+    r"|for|on|in|at|with|without|after|before|during|since|from|by|as|if|when|once|while|because"
+    r"|f\u00fcr|am|an|im|bei[mn]?|mit|ohne|nach|vor|w\u00e4hrend|seit|ab|wenn|falls|sobald|weil)\b",
+    re.I,
+)
 SUBORDINATE = re.compile(
     r"\b(?:when(?:ever)?|if|once|while|until|before|after|because|wenn|falls|sobald|bevor|nachdem|weil|w\u00e4hrend) "
     r"(?:it|they|he|she|es|er)\b",
@@ -53,7 +58,7 @@ RELATIVE_YEAR = re.compile(
 )
 CLITIC = re.compile(r"(?<=\w)(?:n['\u2019]t|['\u2019](?:s|re|ve|ll|d|m))\b")  # of "what's" and "don't"
 MIN_CONTENT_WORDS = 2
-MANY_CONTENT_WORDS = 3  # of a question that is understood although it has a weak anaphor
+MANY_CONTENT_WORDS = 3  # of a question that is understood although it has a word that may be an expletive
 WHOLE_SENTENCE = 7  # words of a question that is understood although it has fewer content words
 MAX_HISTORY_TOKENS = 128  # of earlier turns in front of a question; they are prefilled for every question
 CITATION = re.compile(f" {CITATION_MARK.pattern}")
@@ -72,7 +77,8 @@ def needs_context(question: str) -> bool:
     """Return whether a question cannot be understood without the turns before it."""
     if CONNECTIVE.match(question.strip().lower()):
         return True
-    if any(_is_complete(_words(question[: end.start()])) for end in CLAUSE_END.finditer(question)):
+    clauses = (question[: end.start()] for end in CLAUSE_END.finditer(question))
+    if not NAMES_NOTHING.match(question.strip()) and any(_is_complete(_words(clause)) for clause in clauses):
         return False
     words = _words(question)
     clause = SUBORDINATE.search(question)
@@ -80,8 +86,8 @@ def needs_context(question: str) -> bool:
         words = [*named, *_words(question[clause.end() :])]
     anaphors = list(filter(ANAPHOR.fullmatch, words))
     num_content_words = _num_content_words(words)
-    is_weak = all(map(WEAK_ANAPHOR.fullmatch, anaphors)) and not (words and PLACE.fullmatch(words[-1]))
-    if is_weak and num_content_words >= MANY_CONTENT_WORDS:
+    refers = not all(map(EXPLETIVE.fullmatch, anaphors)) or anaphors[-1:] == words[-1:]
+    if not refers and num_content_words >= MANY_CONTENT_WORDS:
         return False
     return bool(anaphors) or (num_content_words < MIN_CONTENT_WORDS and len(words) < WHOLE_SENTENCE)
 

@@ -23,7 +23,8 @@ GENERIC = re.compile(  # words that name no document, though a file may be calle
     r"|im|der|die|das|den|dem|und|was|steht|dokumente?|datei|dateien"
 )
 ALL_DOCUMENTS = re.compile(
-    r"\b(?:(?:all|these|those|the|my|our|(?:alle|diese|meine|unsere)[nr]?|die|den)(?: \w+)?"
+    r"\b(?:(?:all|these|those|the|my|our|(?:alle|diese|meine|unsere)[nr]?|die|den)"
+    r"(?: (?:of|these|the|my|our|uploaded|(?:diese|meine|unsere)[nr]?)){0,2}"
     r" (?:documents|files|dokumenten?|dateien|unterlagen)|(?:each|every) (?:document|file)|jedes dokument|jede datei)\b"
     r"(?! (?:about|on|that|which|\u00fcber|zu|die) \w)",
     re.I,

@@ -118,7 +118,7 @@ def _summarized(finder: Finder, request: Request) -> Iterator[list[Hit]]:
 
 
 def _all_documents(finder: Finder, request: Request) -> list[str]:
-    """Return the ids of the documents in the scope, newest first, if a summary of all is asked for; none if of one."""
+    """Return the ids of the documents in the scope, newest first, if the question wants a summary of all; else none."""
     is_of_all = question_kind(request.question) is QuestionKind.SUMMARY and ALL_DOCUMENTS.search(request.question)
     found = [each.id for each in finder.documents() if each.is_in(request.documents)] if is_of_all else []
     return found if len(found) > 1 else []

@@ -336,6 +336,12 @@ def test_a_summary_quotes_sentences_of_one_document_in_their_order():
     assert [quote.start for quote in quotes] == sorted(quote.start for quote in quotes)
 
 
+def test_a_summary_has_no_questions_of_the_document():
+    text = "1. **Is there a wireless network on board?**\n2. The cabins of all boats have three sockets."
+    (quote,) = evidence("Summarize it.", Scorer(), text).quoted_answer()
+    assert quote.text == "The cabins of all boats have three sockets."
+
+
 def test_a_summary_of_a_topic_quotes_the_section_that_has_most_of_the_best_quotes():
     plans = "- a ferry in May\n- a ferry in June\n- a pier"
     text = f"## Trips\n\nA ferry sails daily.\n\n## Plans\n\n{plans}\n\n## Staff\n\nAnn left."
@@ -357,8 +363,12 @@ def test_a_summary_of_all_documents_has_the_title_of_each_and_the_sentence_it_op
             (2, "Opening hours of the pool change in May."),
         ]
         assert [(quote.rank, quote.text) for quote in quotes] == [*expected, (3, texts[2])]
-    one = evidence("Summarize the document.", Scorer("blue"), *texts).quoted_answer()
-    assert {quote.rank for quote in one} == {1}
+    for question in (
+        "Summarize the document.",
+        "Summarize the insurance documents.",
+        "Summarize the files about pumps.",
+    ):
+        assert {quote.rank for quote in evidence(question, Scorer("blue"), *texts).quoted_answer()} == {1}
 
 
 def test_without_an_answer_the_closest_quotes_are_shown():

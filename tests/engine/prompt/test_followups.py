@@ -80,6 +80,11 @@ def test_follow_ups(question):
         ("How many people from the old site decided against moving there?", True),
         ("Can she pay it, or does he have to?", True),
         ("What will it cost me, and when?", True),
+        ("Thanks for the quick answer. And what does it cost?", True),
+        ("OK great, how long does it take?", True),
+        ("For a family of four, how much is it?", True),
+        ("Does the same rule apply to dogs?", True),
+        ("How much do the other tickets cost for children?", True),
     ],
 )
 def test_a_pronoun_of_what_the_question_names_itself_needs_no_earlier_turn(question, expected):

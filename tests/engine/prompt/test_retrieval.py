@@ -99,22 +99,22 @@ def test_a_summary_reads_the_opening_of_the_best_document_and_more_of_it():
 
 
 @pytest.mark.parametrize(
-    ("question", "document"),
+    ("question", "documents"),
     [
-        ("Summarize the ferry rules.", "ferry-rules.md"),
-        ("Summarize ferry-rules.md, please", "ferry-rules.md"),
-        ("What is the fare list about?", "fare_list_2024.md"),
-        ("Give me an overview of the list", "fare_list_2024.md"),
-        ("Summarize the 2023 one, the fare list", "fare_list_2023.md"),
+        ("Summarize the ferry rules.", {"ferry-rules.md"}),
+        ("Summarize ferry-rules.md, please", {"ferry-rules.md"}),
+        ("What is the fare list about?", {"fare_list_2023.md", "fare_list_2024.md"}),  # one of these
+        ("Summarize the 2023 one, the fare list", {"fare_list_2023.md"}),
     ],
 )
-def test_a_summary_is_of_the_document_that_the_question_names(question, document):
-    fares = ["Bicycles cost 3 pounds."]
+def test_a_summary_is_of_the_document_that_the_question_names(question, documents):
+    rules, fares = ["The rules of the ferry are short."], ["The list of fares is short."]
     finder = KeywordFinder(
-        **{"ferry-rules.md": RULES, "fare_list_2023.md": fares, "fare_list_2024.md": fares, "boats.md": [question]}
+        **{"ferry-rules.md": rules, "fare_list_2023.md": fares, "fare_list_2024.md": fares, "boats.md": [question]}
     )
     hits = chosen(Request(question, passages=2, max_new_tokens=4), finder)
-    assert {hit.rpartition("-")[0] for hit in hits} <= {document, document.replace("2024", "2023")}
+    (chosen_document,) = {hit.rpartition("-")[0] for hit in hits}
+    assert chosen_document in documents
 
 
 def test_a_summary_of_all_documents_reads_the_opening_of_each_in_the_scope():
