@@ -77,11 +77,18 @@ def _lift_cells(rows: list[list[Segment]]) -> list[list[Segment]]:
         for segment in rows[index] if len(rows[index]) > 1 else []:
             others = [other for other in rows[index] if other is not segment]
             above, below = (_count_lines(rows, index, segment, others, step) for step in (-1, 1))
-            if above and above == below:
+            if above and above == below and not _goes_on(rows, index - above, segment):
                 rows[index - above] = _on_one_line(rows[index - above] + others)
                 rows[index] = [segment]
                 break
     return rows
+
+
+def _goes_on(rows: Sequence[list[Segment]], index: int, segment: Segment) -> bool:
+    """Return whether a line goes on with the one before it, which has something beside it: with a list item's first."""
+    if index == 0 or len(rows[index - 1]) == 1 or row_distance(rows[index - 1], rows[index]) >= TIGHT_LINES:
+        return False
+    return any(abs(other.x0 - segment.x0) <= MAX_MARGIN_SHIFT for other in rows[index - 1])
 
 
 def _count_lines(

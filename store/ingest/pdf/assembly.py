@@ -21,6 +21,7 @@ PLAIN_WIDTH = 0.5  # of a character, and...
 PLAIN_LEADING = 1.2  # ...distance of lines, in font sizes, on pages whose layout is not known
 SAME_SIZE = 0.06  # relative difference of the font sizes of headings of one level
 MAX_LEVEL = 3
+ITEM_NUMBER = re.compile(r" *(\d{1,3})[.)] ")
 MAX_SHIFT = 5.0  # points between the columns of a table and those of its continuation
 
 log = logging.getLogger(__name__)
@@ -233,5 +234,14 @@ def _join_pages(pages: Sequence[Sequence[Block]], vocabulary: frozenset[str]) ->
         if blocks and following and _goes_on(blocks[-1], following[0]):
             result.append(glue(text, following[0].text, vocabulary))
         else:
-            result.append((text, "\n\n"))
+            is_item = bool(blocks and following) and _is_next_item(blocks[-1], following[0])
+            result.append((text, "\n" if is_item else "\n\n"))
     return result
+
+
+def _is_next_item(block: Block, following: Block) -> bool:
+    """Return whether a list goes on at the top of the next page with the next number."""
+    if not block.kind == following.kind == "list":
+        return False
+    last, first = ITEM_NUMBER.match(block.text), ITEM_NUMBER.match(following.text)
+    return last is not None and first is not None and int(last[1]) + 1 == int(first[1])

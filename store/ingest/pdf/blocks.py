@@ -65,6 +65,7 @@ class _Line:
     text_x0: float  # of the text after a list marker, or of the last segment
     is_spaced: bool  # has a wide gap
     marker: str  # with which it starts, without white space
+    is_apart: bool  # whether there is a gap after its first word
     right: float = 0.0  # end of the longest lines around it
 
 
@@ -110,6 +111,7 @@ def _make_line(row: Sequence[Segment]) -> _Line:
         (-last.x1 if is_rtl else last.x0) if is_spaced else sides[num_marked][0],
         is_spaced,
         marker,
+        len(row) > 1 and len(row[0].words) == 1,
     )
 
 
@@ -178,18 +180,23 @@ def _set_right(lines: Sequence[_Line], style: Style) -> None:
 
 
 def _mark_plain_numbers(lines: Sequence[_Line]) -> None:
-    """Set the markers of list items whose numbers have no dot: lines with the same start that count from 1."""
+    """Set the markers of list items whose numbers have no dot: lines with the same start that count up.
+
+    They count from 1, or if they stand apart from the text, from another number: the list began on the page before.
+    """
     items: list[_Line] = []
+    first = 1
     for line in lines:
         number = PLAIN_NUMBER.match(line.text)
         if number is None or line.is_spaced:
             continue
-        if number[1] == "1":
-            items = [line]
-        elif items and int(number[1]) == len(items) + 1 and abs(line.x0 - items[0].x0) < INDENT * line.size:
+        is_next = bool(items) and int(number[1]) == first + len(items)
+        if is_next and abs(line.x0 - items[0].x0) < INDENT * line.size:
             items.append(line)
-            for position, item in enumerate(items if len(items) >= MIN_NUMBERED else (), start=1):
+            for position, item in enumerate(items if len(items) >= MIN_NUMBERED else (), start=first):
                 item.marker = str(position)
+        elif number[1] == "1" or (line.is_apart and not items):
+            items, first = [line], int(number[1])
 
 
 def _is_close(line: _Line, following: _Line, style: Style) -> bool:

@@ -37,3 +37,32 @@ def test_paragraphs_that_count_from_1_are_list_items():
 )
 def test_other_numbers_at_line_starts_stay(lines):
     assert joined(read(text(72, 100, lines))) == joined(lines)
+
+
+@pytest.mark.parametrize("marks", [["\u2022"] * 3, ["1", "2", "3"]])
+def test_items_of_two_lines_keep_marks_that_stand_lower_and_apart(marks):
+    page = text(72, 100, "The rules are:")
+    for number, mark in enumerate(marks):
+        y = 120 + 26 * number
+        page += text(
+            90, y, f"Rule {number}. Shut the gate of the field when you leave it,\nand lock it with the chain."
+        )
+        page += text(72, y + 2, mark, size=12)
+    items = [line for line in read(page).split("\n") if "Rule" in line]
+    expected = "Rule {}. Shut the gate of the field when you leave it, and lock it with the chain."
+    mark = "- " if marks[0] == "\u2022" else "{}. "
+    assert items == [f"{mark.format(number + 1)}{expected.format(number)}" for number in range(3)]
+
+
+def test_a_list_goes_on_with_the_next_number_on_the_next_page():
+    first, second = "1. Shut the gate.\n2. Lock it.", "3. Hang up the key.\n4. Go home."
+    assert read(text(72, 700, first), text(72, 72, second)) == f"{first}\n{second}"
+    assert read(text(72, 700, first), text(72, 72, "1. Ring.\n2. Wait.")) == f"{first}\n\n1. Ring.\n2. Wait."
+
+
+def test_numbers_that_stand_apart_go_on_from_the_page_before():
+    page = "".join(
+        text(72, 72 + 14 * row, str(row + 5)) + text(90, 72 + 14 * row, line)
+        for row, line in enumerate(["Press the button.", "Wait for the tone.", "Let go."])
+    )
+    assert read(page) == "5. Press the button.\n6. Wait for the tone.\n7. Let go."
