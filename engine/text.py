@@ -10,11 +10,13 @@ ABBREVIATION = re.compile(
 ORDINAL = re.compile(  # '12. Juli'
     r"\b\d{1,2}\.(?=\s+(?:Jan|Feb|M\u00e4r|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez|Quartal|Jahrhundert|Stock|Etage))"
 )
+INNER_ABBREVIATION = re.compile(r"\b(?:[AaPp]\.[Mm]|etc|usw|resp)\.(?=\s+[a-z(\u00df-\u00ff])")  # 'at 10 a.m. by'
 LIST_NUMBER = re.compile(r"\s*\d{1,3}\.(?=\s|$)")  # of '1. Take the ferry'
 CITATION_MARK = re.compile(r"(?<= )\[(\d{1,3})\]")  # as `cite` writes it, after a space
 NUMBER_SIGN = re.compile(
     r"\b(?:[Nn]o|[Ff]ig|[Ss]ec|[Ss]ect|[Aa]rt|[Ee]xt|[Rr]ef|approx|max|min|pp)\.(?=\s+(?:\d|$))"
 )  # 'No. 5', but not 'No. It is not.'
+NON_ENDS = (ABBREVIATION, INNER_ABBREVIATION, NUMBER_SIGN, ORDINAL)
 UNSPACED_SCRIPTS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"  # Chinese and Japanese: no spaces between words
 WORD = re.compile(rf"\d+(?:[.,]\d+)*|[{UNSPACED_SCRIPTS}]|[^\W{UNSPACED_SCRIPTS}]+")
 
@@ -24,7 +26,7 @@ def split_sentences(text: str) -> list[str]:
 
     The dot of 'Ms. Vale' or 'J. S. Bach' does not end a sentence, nor does the dot of a list number or of '12. Juli'.
     """
-    non_ends = {match.end() for pattern in (ABBREVIATION, NUMBER_SIGN, ORDINAL) for match in pattern.finditer(text)}
+    non_ends = {match.end() for pattern in NON_ENDS for match in pattern.finditer(text)}
     bounds = [0]
     for match in SENTENCE_END.finditer(text):
         if match.end() not in non_ends and not LIST_NUMBER.fullmatch(text, bounds[-1], match.end()):

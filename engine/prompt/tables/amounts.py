@@ -11,6 +11,7 @@ THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:[.,]\d{3})+")
 NUMBER = re.compile(rf"(?<![\w.,-])(?P<sign>[-\u2212]?)[\u20ac\u00a3$]? ?(?P<digits>{DIGITS})")
 CELL_NUMBER = re.compile(
     r"(?P<sign>[-\u2212\u2013]?) ?[\u20ac\u00a3$]? ?(?P<digits>(?:\d{1,3}(?:[.,]\d{3})+|\d+)(?:[.,]\d+)?)"
+    r"[\u2070\u00b9\u00b2\u00b3\u2074-\u2079]*"  # marks of footnotes
     r" ?(?P<unit>[^\W\d_]{1,8}|[%\u20ac\u00a3$])?"
 )
 CURRENCIES = {  # how a header or a question names the currency of an amount

@@ -10,6 +10,7 @@ from itertools import chain
 
 from engine.prompt.followups import YEAR
 from engine.prompt.overlap import content_stems, content_words, stem
+from engine.prompt.question_kind import AUXILIARY
 from engine.prompt.tables.amounts import cell_number, currency, names_money
 
 Cells = Sequence[tuple[str, str]]
@@ -18,7 +19,11 @@ TOTAL = re.compile(  # what a row with a total begins with, or ends with: 'Energ
     r"|gesamt(?:betrag|ergebnis|kosten|wert)?|mittel)\b(?!-)|.{0,80}\b(?:total|summe|gesamt|ergebnis)\W*$",
     re.I,
 )
-REQUESTED = re.compile(r"\b(?:which|what|welche[rsnm]?)\s+([^\W\d_]+)", re.I)
+REQUESTED = re.compile(  # 'which fence company was', 'the cheapest flour'; of several words, the last one is asked for
+    rf"\b(?:which|what|welche[rsnm]?)\s+(?:(?:[\w-]+\s+){{1,3}}?(?P<head>[^\W\d_]+)\s+(?:{AUXILIARY})\b"
+    r"|(?P<first>[^\W\d_]+))|^(?:the\s+)?(?:(?:most|least)\s+\w+|\w+est)\s+(?P<noun>[^\W\d_]+)",
+    re.I,
+)
 WHOLE_AMOUNT = re.compile(r"\b(?:amount|total|sum|betrag|summe|gesamt)", re.I)  # not of one piece
 PERSON_HEADER = re.compile(r"(?:(?:full|first|last) )?name|person", re.I)
 IDENTIFIER = re.compile(  # numbers that say which, not how much
@@ -43,8 +48,14 @@ def is_total(row: Cells) -> bool:
 
 def requested_header(question: str, headers: Sequence[str]) -> str | None:
     """Return the header that the question asks for by name: 'Which customer ...'."""
-    words = {stem(word.lower()) for word in REQUESTED.findall(question)}
+    words = {stem(word.lower()) for match in REQUESTED.finditer(question) if (word := match[match.lastgroup or 0])}
     return next((header for header in headers if words & content_stems(header)), None)
+
+
+def requested_word(question: str) -> str | None:
+    """Return the word for what a question first asks for."""
+    match = REQUESTED.search(question)
+    return match[match.lastgroup or 0] if match else None
 
 
 def named_header(question: str, headers: Sequence[str]) -> str | None:

@@ -6,12 +6,12 @@ understand leaves no rows, rather than wrong ones.
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain
 
 from engine.prompt.followups import STOP_WORD, YEAR
-from engine.prompt.overlap import content_stems, stem
+from engine.prompt.overlap import content_stems, content_words, stem
 from engine.prompt.tables.amounts import CELL_NUMBER, are_comparable, cell_number, currency
 from engine.prompt.tables.columns import (
     Cells,
@@ -24,7 +24,7 @@ from engine.prompt.tables.columns import (
 )
 from engine.prompt.tables.dates import DATE, are_day_first, date_tests, full_date
 from engine.prompt.tables.limits import Limit, find_limits, without_limits
-from engine.prompt.tables.wording import HOW_MUCH, has_forms, has_words, in_table_words
+from engine.prompt.tables.wording import HOW_MUCH, has_forms, has_words, in_table_words, is_form
 from engine.prompt.tables.yes_no import YES_OR_NO, denies, said_column, says_yes
 from engine.text import WORD, split_words
 
@@ -60,10 +60,14 @@ UNCLEAR = re.compile(  # negations other than 'not', and limits without a number
 )
 NEGATIVE_VALUE = re.compile(r"\b(?:not|no|never|none|nicht|nie|kein\w*|without|ohne)\b", re.I)
 PEOPLE = re.compile(r"(?:who|wer)\b(?!.*\b(?:earn|verdien))", re.I)
+ALL_ROWS = re.compile(
+    r"\b(?:over|across|throughout|\u00fcber) (?:all|alle[nrs]?)\b|\b(?:whatever|regardless of) (?:the )?\w+", re.I
+)
 MAX_LIMITS = 8  # or dates in a question; each is looked for in all rows
 MAX_VALUE_WORDS = 4  # after 'not'
 UNIT_HEADER = re.compile(r"units?|unit of measure|currency|einheit|w\u00e4hrung", re.I)
 STATE_DATE = re.compile(r"birth|born|geb(?:urt|oren)|best before|expir|valid|until|g\u00fcltig|\bbis\b|ablauf", re.I)
+START_DATE = re.compile(r"start|join|since|began|created|opened|founded|beginn|eintritt|seit", re.I)
 PLAIN_DATE = re.compile(r"date|datum|day|tag", re.I)
 NUM_SHARED_LETTERS = 4
 
@@ -85,11 +89,11 @@ class Condition:
 def conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
     """Return a question's conditions on the rows of a table; None if one is not understood or fits no column."""
     rows = [row for _, row in data_rows(rows)]
-    question = HOW_MUCH.sub(" ", in_table_words(question, rows))
+    question = ALL_ROWS.sub(" ", HOW_MUCH.sub(" ", in_table_words(question, rows)))
     dates = _date_conditions(question, rows)
     if dates is None or NOT_UNDERSTOOD.search(without_limits(question)):
         return None
-    rest = _without(question, (each.text for each in dates))
+    rest = without(question, (each.text for each in dates))
     limits = _limit_conditions(rest, rows)
     rest = without_limits(rest)
     values = named_values(rest, rows)
@@ -145,6 +149,13 @@ def rows_that_meet(found: Sequence[Condition], rows: Sequence[Cells]) -> list[in
     ]
 
 
+def without(question: str, texts: Iterable[str]) -> str:
+    """Return a question without these parts."""
+    for text in texts:
+        question = question.replace(text, " ")
+    return question
+
+
 def named_values(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
     """Return the conditions of the values that a question names: one of them, in each column; None if that is unclear.
 
@@ -154,15 +165,16 @@ def named_values(question: str, rows: Sequence[Cells]) -> list[Condition] | None
     cells = dict.fromkeys(chain.from_iterable(rows))
     negative = [cell for cell in cells if NEGATIVE_VALUE.search(cell[1])]
     positive = [cell for cell in cells if cell not in set(negative)]
-    wanted = _named([cell for cell in negative if has_words(question, cell[1])], question, question)
-    rest = _without(question.lower(), (value.lower() for values in (wanted or {}).values() for value in values))
+    wanted = _named([cell for cell in negative if has_words(question, cell[1])], question, question, set())
+    rest = without(question.lower(), (value.lower() for values in (wanted or {}).values() for value in values))
     names = {" ".join(words) for _, value in positive if len(words := split_words(value)) > 1}
     for match in EXCLUDED.finditer(rest):
         words = split_words(rest[match.start(1) :])
         if any(" ".join(words[:count]) in names for count in range(2, MAX_VALUE_WORDS + 1)):
             return None
-    found = _named(positive, EXCLUDED.sub(" ", rest), question)
-    excluded = _named(positive, " ".join(EXCLUDED.findall(rest)), question)
+    row_names = content_words(rows[0][0][0]) if rows else set()
+    found = _named(positive, EXCLUDED.sub(" ", rest), question, row_names)
+    excluded = _named(positive, " ".join(EXCLUDED.findall(rest)), question, row_names)
     if wanted is None or found is None or excluded is None:
         return None
     free = [cell for cell in cells if FREE.fullmatch(cell[1])] if FREE_OF_CHARGE.search(question) else []
@@ -181,10 +193,13 @@ def named_values(question: str, rows: Sequence[Cells]) -> list[Condition] | None
     ]
 
 
-def _named(cells: Iterable[tuple[str, str]], text: str, question: str) -> dict[str, set[str]] | None:
+def _named(
+    cells: Iterable[tuple[str, str]], text: str, question: str, row_names: Set[str]
+) -> dict[str, set[str]] | None:
     """Return the values that a text names, by header; None if it is unclear which value or column is meant.
 
-    Longer values come first: 'office supplies' does not name 'office' too. A number needs its header.
+    Longer values come first: 'office supplies' does not name 'office' too. A number needs its header. What the rows are
+    called names no value: 'deliveries' not 'delivered'.
     """
     groups = defaultdict[frozenset[str], list[tuple[str, str]]](list)
     for header, value in cells:
@@ -196,7 +211,8 @@ def _named(cells: Iterable[tuple[str, str]], text: str, question: str) -> dict[s
             continue
         clear = [cell for cell in group if any(map(str.isalpha, cell[1])) or content_stems(cell[0]) & asked]
         exact = [cell for cell in clear if has_words(text, cell[1])]
-        named = exact or [cell for cell in clear if has_forms(text, cell[1])]
+        others = [word for word in split_words(text) if not any(is_form(word, name) for name in row_names)]
+        named = exact or [cell for cell in clear if has_forms(" ".join(others), cell[1])]
         headers = {header for header, _ in named}
         if len(headers) > 1:
             headers = {header for header in headers if (content_stems(header) - words) & asked}
@@ -230,12 +246,6 @@ def _says_no(value: str) -> bool:
 
 def _is_not_in(values: frozenset[str]) -> Callable[[str], bool]:
     return lambda value: value not in values
-
-
-def _without(question: str, texts: Iterable[str]) -> str:
-    for text in texts:
-        question = question.replace(text, " ")
-    return question
 
 
 def _left_out(found: Sequence[Condition], rows: Sequence[Cells]) -> set[str]:
@@ -337,14 +347,17 @@ def _date_conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | 
 
 
 def date_column(question: str, rows: Sequence[Cells], is_strict: bool = False) -> str | None:
-    """Return the column of dates that a question means: one that it names, or 'Date'; if not strict, the only one."""
+    """Return the column of dates that a question means: one that it names, or 'Date', or else the only one.
+
+    If strict, that has to be one of when something began.
+    """
     columns = _date_columns(rows)
     stems = {word[:NUM_SHARED_LETTERS] for word in content_stems(question)}  # 'closed' in 'Closing date'
     named = [header for header in columns if {word[:NUM_SHARED_LETTERS] for word in content_stems(header)} & stems]
     named = (
         named
         or [header for header in columns if PLAIN_DATE.fullmatch(header)]
-        or [header for header in columns if not is_strict and not STATE_DATE.search(header)]
+        or [header for header in columns if (START_DATE.search(header) if is_strict else not STATE_DATE.search(header))]
     )
     return named[0] if len(named) == 1 else None
 

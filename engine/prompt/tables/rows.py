@@ -33,8 +33,9 @@ def with_deciding_rows(finder: Finder, question: str, hits: Sequence[Hit]) -> tu
     As many as there were, unless more passages have rows that a question asks to list. Also returns the rows that the
     question asks to name, to list, to count or to add up; none if it does neither.
     """
-    is_list, has_result = question_kind(question) is QuestionKind.LIST, asks_for_result(question)
-    is_about_rows = is_list or has_result or ASKS_WHICH.search(question) or SUPERLATIVE.search(question)
+    is_list = question_kind(question) is QuestionKind.LIST
+    has_result = asks_for_result(question) or bool(SUPERLATIVE.search(question))
+    is_about_rows = is_list or has_result or ASKS_WHICH.search(question)
     for rows in _tables(finder, hits) if is_about_rows else ():
         deciding, result = _deciding_rows(question, rows, is_list, has_result)
         if deciding:

@@ -9,7 +9,7 @@ from collections.abc import Sequence, Set
 from engine.prompt.followups import CLITIC
 from engine.prompt.overlap import content_stems, content_words, stem
 from engine.prompt.tables.columns import PERSON_HEADER, Cells, requested_header
-from engine.prompt.tables.conditions import EXCLUDED, Condition, conditions, rows_that_meet
+from engine.prompt.tables.conditions import ALL_ROWS, EXCLUDED, Condition, conditions, rows_that_meet, without
 from engine.prompt.tables.wording import in_table_words, is_form
 
 NAME_HEADER = re.compile(rf"{PERSON_HEADER.pattern}|id|no|nr|nummer|number|#", re.I)
@@ -38,7 +38,7 @@ EMPTY_WORD = re.compile(
     r"|alle[nrs]?|eintr\u00e4ge?|eintrag|gemacht|erfasst|gebucht|verbucht|eingegangen|w\u00e4hrend|hat|hatten?)\b",
     re.I,
 )
-EMPTY = (CLITIC, ALL, SUM, EMPTY_WORD)  # what does not say which rows are meant
+EMPTY = (CLITIC, ALL, ALL_ROWS, SUM, EMPTY_WORD)  # what does not say which rows are meant
 LIST_WORD = re.compile(  # likewise, of a question that asks for a list
     r"\b(?:list|show|find|give|name[ds]?|which|that|those|ones?|places?|things|still|yet|currently|everyone|everybody"
     r"|there|from|due|assigned|owned|belong\w*|costs?|kosten|kostet|orte?|nenn\w*|zeig\w*|liste\w*|gibt|noch|stehen|sind)\b",
@@ -61,8 +61,8 @@ def strict_conditions(
     header  of the column whose values the question wants
     empty  what is no condition
     """
-    found = None if PERSONAL.search(question) else conditions(question, rows)
-    if found is None:
+    found = conditions(question, rows)
+    if found is None or PERSONAL.search(without(question, (each.words for each in found))):
         return None
     question = in_table_words(question, rows)
     names = row_names(rows, about)

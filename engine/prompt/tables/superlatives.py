@@ -1,16 +1,26 @@
 """Which row or column of a table has the superlative that a question asks for: 'Which model is the lightest?'."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from engine.prompt.followups import YEAR
 from engine.prompt.overlap import content_stems
 from engine.prompt.question_kind import AUXILIARY
 from engine.prompt.tables.amounts import DIGITS, NUMBER, separators, signed_number
-from engine.prompt.tables.columns import MIN_SHARE, PERSON_HEADER, TOTAL, Cells, data_rows, requested_header
+from engine.prompt.tables.columns import (
+    MIN_SHARE,
+    PERSON_HEADER,
+    TOTAL,
+    Cells,
+    data_rows,
+    is_total,
+    requested_header,
+    requested_word,
+)
 from engine.prompt.tables.conditions import conditions, date_column, rows_that_meet
-from engine.prompt.tables.dates import are_day_first, full_date
+from engine.prompt.tables.dates import MONTHS, are_day_first, full_date
 
 LEAST = (
     r"least|fewest|lowest|smallest|shortest|cheapest|lightest|earliest|slowest|quietest|youngest|narrowest|coldest"
@@ -34,8 +44,8 @@ ORDINAL = re.compile(
 )  # before a superlative: the second, or several
 PRONOUN = re.compile(r"most|least|fewest|meisten|wenigsten", re.I)  # 'what is the most that I may spend?'
 SUPERLATIVE = re.compile(
-    rf"(?:{ASKS_WHICH.pattern}|{ASKS_WHAT.pattern})"
-    rf".{{0,200}}?\b(?<!\bat )(?!\w+stens\b)(?P<superlative>(?P<least>{LEAST})|{MOST})\b(?! of\b)",
+    rf"(?:(?:{ASKS_WHICH.pattern}|{ASKS_WHAT.pattern}).{{0,200}}?\b|^(?:the |der |die |das )?)"
+    rf"(?<!\bat )(?!\w+stens\b)(?P<superlative>(?P<least>{LEAST})|{MOST})\b(?! of\b)",
     re.I | re.S,
 )
 ORDER = re.compile(rf"{LATEST}|{EARLIEST}", re.I)  # in time
@@ -60,6 +70,11 @@ SPEED = re.compile(r"fast|slow|schnell|langsam", re.I)
 UNIT = re.compile(rf"(?:([\u20ac\u00a3$])\s?)?(?<![\w.,-]){DIGITS}\s?([^\W\d_]+|[%\u20ac\u00a3$\u00b0]\w?)?")
 TIME_UNITS = {"ms", "s", "sec", "min", "h", "hr", "hrs", "second", "minut", "hour", "day", "week", "month"}
 TIME_UNITS |= {"sekund", "stund", "tag", "woch", "monat", "std"}
+PERIODS = (  # words for the columns that are compared, and the headers of these
+    (r"months?|monat\w*", rf"(?:{'|'.join(MONTHS)})\b"),
+    (r"years?|jahr\w*", YEAR.pattern),
+    (r"quarters?|quartal\w*", r"q[1-4]\b|[1-4]\. quartal"),
+)
 MIN_ROWS = 3  # of a column that is compared
 MIN_CELLS = 2  # of a row
 
@@ -94,7 +109,7 @@ def extreme_cell(question: str, rows: Sequence[Cells], similarities: Mapping[str
     if match is None or ORDINAL.search(question[: match.start("superlative")]):
         return None
     if ASKS_WHAT.match(match[0]):  # for a value, not for what has it
-        best = None if _is_amount(question, match) else _extreme_row(question, rows, match, {})
+        best = None if is_amount(question, match) else _extreme_row(question, rows, match, {})
         return Extreme(best.row, "", True) if best and best.is_certain and not best.is_header else None
     return _extreme_row(question, rows, match, similarities)
 
@@ -106,11 +121,13 @@ def _extreme_row(
     dimension = _dimension(question, match)
     subject = SUBJECT.search(question)
     stems = content_stems(question) - content_stems(match["superlative"])
-    of_things = stems - (content_stems(subject[1]) if subject else set())
+    of_things = stems - content_stems(subject[1] if subject else requested_word(question) or "")
 
     def named(title: str, words: set[str]) -> int:
         return len(words & content_stems(title)) + bool(dimension and dimension.search(title))
 
+    if period := _period(question, rows):
+        return _extreme_period(rows, period, of_things, match)
     columns, lines = _columns(rows), _lines(rows)
     in_columns = max((named(column.title, stems) for column in columns), default=0)
     line = max(lines, key=lambda each: (named(each.title, of_things), similarities.get(each.title, 0.0)), default=None)
@@ -125,14 +142,18 @@ def _extreme_row(
     if found is None:
         return None
     met = set(rows_that_meet(found, rows))  # the rows that the question means
-    rows_meant = [row if index in met else () for index, row in enumerate(rows)]
+    rows_meant = _of_kind([row if index in met else () for index, row in enumerate(rows)], stems - of_things)
     dates = None
     if ORDER.fullmatch(match["superlative"]) and not any(named(column.title, stems) for column in columns):
         dates = _dates(question, rows_meant)
     columns = [dates] if dates else _columns(rows_meant)
     if not columns:
         return None
-    column = max(columns, key=lambda each: named(each.title, stems) + similarities.get(each.title, 0.0))
+
+    def fit(column: Values) -> float:  # what the rows are called says less: 'Which site has the most employees?'
+        return named(column.title, stems) + named(column.title, of_things) + similarities.get(column.title, 0.0)
+
+    column = max(columns, key=fit)
     row_of = [row for _, row in column.numbers]
     is_least = bool(re.fullmatch(EARLIEST, match["superlative"], re.I) if dates else match["least"])
     best = _best(column, is_least, is_reversed)
@@ -142,12 +163,47 @@ def _extreme_row(
     label = requested_header(question, [header for header, _ in own])
     named_rows = [dict(row).get(label or row[0][0], "") for row in rows_meant if row]
     is_other = bool(re.match("who|wer", question, re.I)) and not PERSON_HEADER.fullmatch(own[0][0])
-    if _is_amount(question, match) and (is_other or len(set(named_rows)) < len(named_rows)):
+    if is_amount(question, match) and (is_other or len(set(named_rows)) < len(named_rows)):
         return None  # each has several rows, which are to be added up
     return Extreme(row_of[best], dict(own).get(label or "", own[0][1]), bool(dates or named(column.title, stems)))
 
 
-def _is_amount(question: str, match: re.Match[str]) -> bool:
+def _period(question: str, rows: Sequence[Cells]) -> list[str]:
+    """Return the headers that are periods of the kind that the question asks for: 'Which month ...'; often none."""
+    headers = list(dict.fromkeys(header for row in rows for header, _ in row[1:]))
+    asked = requested_word(question)
+    if asked is None or requested_header(question, headers):
+        return []
+    kinds = [header for word, header in PERIODS if re.fullmatch(word, asked, re.I)]
+    found = [header for header in headers if kinds and re.match(kinds[0], header, re.I)]
+    return found if len(found) >= MIN_ROWS else []
+
+
+def _extreme_period(
+    rows: Sequence[Cells], period: Sequence[str], words: Set[str], match: re.Match[str]
+) -> Extreme | None:
+    """Return which of the columns of a period has the superlative in the row that the words name, or in the total."""
+    lines = [(index, row, [cell for cell in row if cell[0] in period]) for index, row in enumerate(rows) if row]
+    lines = [line for line in lines if all(NUMBER.search(value) for _, value in line[2])]
+    shared = {index: len(words & content_stems(row[0][1])) for index, row, _ in lines}
+    best = [line for line in lines if shared[line[0]] == max(shared.values())]
+    meant = best if best and shared[best[0][0]] else [line for line in lines if is_total(line[1])]
+    if len(meant) != 1:
+        return None
+    row, _, cells = meant[0]
+    place = _best(_values("", [(value, row) for _, value in cells]), bool(match["least"]), is_speed=False)
+    return None if place is None else Extreme(row, cells[place][0], True, is_header=True)
+
+
+def _of_kind(rows: Sequence[Cells], asked: Set[str]) -> list[Cells]:
+    """Return rows without those that lack a word of what is asked for which others have: 'Which flour is cheapest?'."""
+    headers = {stem for row in rows for header, _ in row for stem in content_stems(header)}
+    words_of = [{stem for _, value in row for stem in content_stems(value)} for row in rows]
+    known = asked & set().union(*words_of) - headers
+    return [row if known <= words else () for row, words in zip(rows, words_of, strict=True)]
+
+
+def is_amount(question: str, match: re.Match[str]) -> bool:
     """Return whether a superlative is 'most' or 'least' of something, not 'most expensive'."""
     return bool(PRONOUN.fullmatch(match["superlative"])) and _dimension(question, match) is None
 

@@ -5,6 +5,7 @@ none if the question has a word that is no such condition.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
@@ -20,18 +21,24 @@ from engine.prompt.tables.columns import (
     column_currency,
     data_rows,
     number_columns,
+    requested_header,
 )
-from engine.prompt.tables.conditions import UNIT_HEADER, Condition, rows_that_meet
+from engine.prompt.tables.conditions import UNIT_HEADER, Condition, conditions, rows_that_meet
 from engine.prompt.tables.strict import EMPTY, MEAN, SUM, UMLAUTS, is_named, row_names, strict_conditions, words_of
-from engine.prompt.tables.superlatives import SUPERLATIVE
+from engine.prompt.tables.superlatives import SUPERLATIVE, is_amount
 from engine.text import split_words
 from store.german import is_german
 
 COUNTED = re.compile(  # the words before the verb, or the first two
     rf"^(?:how many|wie viele)\s+(?:((?:[\w-]+\s+){{0,4}}?[\w-]+)\s+(?:{AUXILIARY})\b|([\w-]+(?:\s+[\w-]+)?))", re.I
 )
+COUNT_OF = re.compile(
+    r"^(?:what(?:['\u2019]s| is| was) )?(?:the )?(?:total )?(?:number|count) of (?:the |all (?:the )?)?"
+    r"|^(?P<german>(?:was ist )?(?:die )?(?:gesamt)?(?:an)?zahl (?:der|aller|an|von) )",
+    re.I,
+)
 ANY = re.compile(r"^(?:(?:are|is) there(?: still)?(?: any)?|(?P<german>(?:gibt es|haben wir)(?: noch)?))\b", re.I)
-OF = re.compile(rf"\s(?:of|with|without|{PREPOSITION})\s.*", re.I | re.S)  # what follows the word that is counted
+OF = re.compile(rf"\s(?:of|with|without|{PREPOSITION})(?:\s.*|$)", re.I | re.S)  # what follows the word that is counted
 AMOUNT_WORD = re.compile(
     r"\b(?:costs?|spen[dt]|spending|paid|pays?|payments?|money|prices?|expen(?:ses?|diture)|earn(?:ed|s|ings)?"
     r"|revenues?|incomes?|worth|amounts?|billed|charged|kosten?|kostete[nt]?|gekostet|bezahlt|bezahlen|gezahlt"
@@ -53,6 +60,10 @@ NO_VALUE = re.compile(r"|[-\u2013\u2014?]|none|n/?a|tbd|unassigned|keine?[rs]?|u
 UNIT_PRICE = re.compile(r"\b(?:unit|each|per|rate|balance|saldo|pro)\b|einzel|st\u00fcckpreis", re.I)  # is not added up
 PRICE = re.compile(r"price|preis|cost|kosten", re.I)
 STOCK = re.compile(r"stock|bestand|quantity|qty|menge|anzahl", re.I)
+ITEMS = re.compile(r"items|units|pieces|articles|artikel|st\u00fccke?", re.I)  # what a quantity is of
+MOVED = re.compile(
+    r"\b(?:orders?|ordered|buys?|bought|sold|sells?|t[ao]kes?|taken|took|bestellt\w*|gekauft|verkauft|nahm\w*)\b", re.I
+)
 QUANTITY = re.compile(r"quantity|qty|pieces|units|count|menge|anzahl|st\u00fcck(?:zahl)?", re.I)
 SEVERAL = re.compile(r"[,;/&+]|\b(?:and|und)\b")  # values in one cell
 MAX_NEGATIVE = 0.2  # of the amounts that are added up as costs or as income
@@ -75,7 +86,7 @@ NO_ROWS = TableRows()
 
 def asks_for_result(question: str) -> bool:
     """Return whether a question may ask for a number, sum or mean of rows, or whether there are any."""
-    return any(pattern.search(question) for pattern in (COUNTED, ANY, SUM, MEAN))
+    return any(pattern.search(question) for pattern in (COUNTED, COUNT_OF, ANY, SUM, MEAN))
 
 
 def result_of_rows(question: str, rows: Sequence[Cells], about: str) -> tuple[list[int], str]:
@@ -85,8 +96,11 @@ def result_of_rows(question: str, rows: Sequence[Cells], about: str) -> tuple[li
         return [], ""
     if match := ANY.search(question):
         return _any(question, rows, about, "Ja" if match["german"] else "Yes")
+    if SUPERLATIVE.search(question):
+        return _largest_group(question, rows, about)
     if JUDGES.search(question):  # 'Is the mean over 5?'
         return [], ""
+    question = COUNT_OF.sub(lambda match: "wie viele " if match["german"] else "how many ", question)
     return (_counted if COUNTED.search(question) else _added_up)(question, rows, about)
 
 
@@ -103,6 +117,10 @@ def _counted(question: str, rows: Sequence[Cells], about: str) -> tuple[list[int
     columns = [
         header for header, _ in rows[0][1:] if len(named := content_words(header)) == 1 and _is_plural(heads[0], *named)
     ]
+    quantities = [header for header in number_columns(rows) if QUANTITY.fullmatch(header)]
+    if not columns and ITEMS.fullmatch(heads[0]) and len(quantities) == 1:  # 'how many items were sold'
+        found = strict_conditions(question, rows, about, heads[0], (*EMPTY, MOVED))
+        return _total(question, rows, quantities[0], found) if found else ([], "")
     found = strict_conditions(question, rows, about, " ".join(columns))
     if found is None or len(columns) > 1:
         return [], ""
@@ -154,13 +172,54 @@ def _values_of(column: str, question: str, rows: Sequence[Cells], found: Sequenc
 
 def _added_up(question: str, rows: Sequence[Cells], about: str) -> tuple[list[int], str]:
     """Return the rows whose numbers a question adds up or averages, and the sum or mean."""
-    header = _added_column(question, rows)
-    if header is None or SUPERLATIVE.search(question):
+    header = _added_column(question, rows) or _added_column(question, _meant(question, rows))
+    if header is None:
         return [], ""
     found = strict_conditions(question, rows, about, header, (*EMPTY, MEAN, AMOUNT_WORD))
     if found is None or not (found or len(rows) >= MIN_TABLE_ROWS) or _is_unclear(question, rows, header, found):
         return [], ""
     return _total(question, rows, header, found)
+
+
+def _meant(question: str, rows: Sequence[Cells]) -> Sequence[Cells]:
+    """Return the rows that meet the conditions of a question: only these may have numbers, not '50.00 a month'."""
+    found = conditions(question, rows)
+    return [rows[index] for index in rows_that_meet(found, rows)] if found else rows
+
+
+def _largest_group(question: str, rows: Sequence[Cells], about: str) -> tuple[list[int], str]:
+    """Return the rows of the value that has most or least of all, and that: 'Which region took the most in total?'.
+
+    Each value of the column that the question asks for has several rows, which are added up, or counted if the question
+    says what they are called: 'Which customer placed the most orders?'.
+    """
+    match, group = SUPERLATIVE.search(question), requested_header(question, [header for header, _ in rows[0]])
+    if match is None or group is None or not (SUM.search(question) or is_amount(question, match)):
+        return [], ""
+    after = question[match.end("superlative") :]
+    rest = f"{question[: match.start('superlative')]}{after}"
+    is_count = any(is_named(word, row_names(rows, about)) for word in split_words(after)[:1])
+    header = None if is_count else _added_column(rest, rows)
+    found = strict_conditions(rest, rows, about, f"{group} {header or ''}", (*EMPTY, AMOUNT_WORD, MOVED))
+    if found is None or group in number_columns(rows) or not (is_count or header):
+        return [], ""
+    groups = defaultdict[str, list[int]](list)
+    for index in rows_that_meet(found, rows):
+        groups[dict(rows[index]).get(group, "").strip()].append(index)
+    totals = {value: _sum(question, rows, header, met) if header else float(len(met)) for value, met in groups.items()}
+    known = [total for total in totals.values() if total is not None]
+    best = (min if match["least"] else max)(known, default=None)
+    named = [value for value, total in totals.items() if total == best]
+    is_clear = len(known) == len(groups) >= MIN_ROWS and any(len(met) > 1 for met in groups.values())
+    if best is None or not is_clear or len(named) > 1 or NO_VALUE.fullmatch(named[0]):
+        return [], ""
+    is_in_german, met = is_german(question), groups[named[0]]
+    total = (
+        [f"{'Summe' if is_in_german else 'sum'}: {header} {_format(best, rows, header, is_mean=False)}"]
+        if header
+        else []
+    )
+    return met, f"{named[0]} ({'; '.join([*total, _number_of(met, is_in_german), *map(str, found)])})"
 
 
 def _total(question: str, rows: Sequence[Cells], header: str, found: Sequence[Condition]) -> tuple[list[int], str]:
@@ -169,22 +228,32 @@ def _total(question: str, rows: Sequence[Cells], header: str, found: Sequence[Co
     A table with its own total says that itself.
     """
     has_total = any(TOTAL.match(row[0][1]) for row in rows)
-    if has_total and not found:
-        return [], ""
     met = rows_that_meet(found, rows)
+    total = _sum(question, rows, header, met)
+    if (has_total and not found) or len(met) < MIN_ROWS or total is None:
+        return [], ""
+    is_mean, is_in_german = bool(MEAN.search(question)), is_german(question)
+    amount = _format(total / len(met) if is_mean else total, rows, header, is_mean)
+    name = ("Durchschnitt" if is_mean else "Summe") if is_in_german else ("mean" if is_mean else "sum")
+    explained = [f"{name}: {header}", _number_of(met, is_in_german), *map(str, found)]
+    return met, f"{amount} ({'; '.join(explained)})"
+
+
+def _sum(question: str, rows: Sequence[Cells], header: str, met: Sequence[int]) -> float | None:
+    """Return the sum of a column over rows; None if they have no numbers that can be added up, or averaged."""
     is_mean = bool(MEAN.search(question))
     values = [number for index in met if (number := cell_number(dict(rows[index]).get(header, ""))) is not None]
     num_negative = sum(value < 0 for value in values)  # 'earn' or 'spend'?
     is_signed = bool(AMOUNT_WORD.search(question)) and MAX_NEGATIVE * len(values) < num_negative < len(values)
     is_price = PRICE.search(header) and any(QUANTITY.fullmatch(name) for name, _ in rows[0])
     is_unclear = is_signed or (not is_mean and (is_price or UNIT_PRICE.search(header.replace("_", " "))))
-    if is_unclear or len(met) < MIN_ROWS or len(values) < len(met) or not _can_be_added(rows, header, is_mean):
-        return [], ""
-    amount = _format(sum(values) / len(values) if is_mean else sum(values), rows, header, is_mean)
-    is_in_german = is_german(question)
-    name = ("Durchschnitt" if is_mean else "Summe") if is_in_german else ("mean" if is_mean else "sum")
-    explained = [f"{name}: {header}", f"{len(met)} {'Zeilen' if is_in_german else 'rows'}", *map(str, found)]
-    return met, f"{amount} ({'; '.join(explained)})"
+    if is_unclear or len(values) < len(met) or not _can_be_added(rows, header, is_mean):
+        return None
+    return sum(values)
+
+
+def _number_of(met: Sequence[int], is_in_german: bool) -> str:
+    return f"{len(met)} {'Zeilen' if is_in_german else 'rows'}"
 
 
 def _is_unclear(question: str, rows: Sequence[Cells], header: str, found: Sequence[Condition]) -> bool:
@@ -217,6 +286,7 @@ def _added_column(question: str, rows: Sequence[Cells]) -> str | None:
     if number_of := NUMBER_OF.search(question):
         word = stem((number_of[1] or number_of[0]).lower())
         named = [header for header in named if word in content_stems(header)]
+        named = named or [header for header in columns if QUANTITY.fullmatch(header) and QUANTITY.match(number_of[0])]
         return named[0] if len(named) == 1 else None
     if len(named) == 1 and (not is_amount or named[0] == amounts or AMOUNT_WORD.search(named[0])):
         return named[0]

@@ -8,10 +8,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from store.ingest.pdf.page import Word
+from store.ingest.text import superscript
 
 BREAK = "\v"  # a line end inside a paragraph, until `join_breaks` replaces it
 MAX_SPACE = 0.8  # between words of a segment, in font sizes; TeX's narrowest gap between columns is 1
 MAX_BASELINE_SHIFT = 0.35  # inside a row, in font sizes
+MIN_OVERLAP = 0.15  # of the height of words on a line; ReportLab lowers text by half of its size
+MAX_SCRIPT_SIZE = 0.85  # of raised or lowered numbers, relative to the text
+MIN_SCRIPT_SHIFT = 0.15  # of their baseline, in font sizes of the text
+MAX_SCRIPT_GAP = 0.1  # before them, likewise
 SUSPENDED = re.compile("und|oder|bzw|sowie|bis|and|or|to|nor", re.I)  # after the hyphen of 'pre- and post-war'
 COMPOUND_START = re.compile(
     "self|well|long|short|high|low|full|half|part|cross|non|ex|all|ever|late|early|hard|single|double|multi|one|two|"
@@ -52,7 +57,7 @@ def make_segment(words: Sequence[Word]) -> Segment:
     top, bottom = main.baseline - 0.8 * main.size, main.baseline + 0.2 * main.size
     x0, x1 = min(word.x0 for word in words), max(word.x1 for word in words)
     return Segment(
-        " ".join(word.text for word in words),
+        _text(words, main),
         x0,
         top,
         x1,
@@ -64,13 +69,26 @@ def make_segment(words: Sequence[Word]) -> Segment:
     )
 
 
+def _text(words: Sequence[Word], main: Word) -> str:
+    """Return the text of words on a line: raised numbers are superscripts, and lowered ones follow without a space."""
+    text, end, was_script = "", 0.0, False
+    for word in words:
+        shift = (word.baseline - main.baseline) / main.size
+        is_script = word.size < MAX_SCRIPT_SIZE * main.size and abs(shift) > MIN_SCRIPT_SHIFT and word.text.isdecimal()
+        is_attached = (is_script or was_script) and word.x0 - end < MAX_SCRIPT_GAP * main.size
+        text += "" if is_attached or not text else " "
+        text += superscript(word.text) if is_script and is_attached and text and shift < 0 else word.text
+        end, was_script = word.x1, is_script
+    return text
+
+
 def build_segments(words: Iterable[Word]) -> list[Segment]:
     """Return the segments of words, in no particular order."""
     runs: list[list[Word]] = []
     for word in words:  # raised and lowered text follows the text it belongs to
         last = runs[-1][-1] if runs else None
         gap = max(word.x0 - last.x1, last.x0 - word.x1) if last else 0.0
-        if last and _overlap(last, word) > 0.5 and -word.size < gap < MAX_SPACE * min(last.size, word.size):
+        if last and _overlap(last, word) > MIN_OVERLAP and -word.size < gap < MAX_SPACE * min(last.size, word.size):
             runs[-1].append(word)
         else:
             runs.append([word])

@@ -382,3 +382,9 @@ def test_a_page_of_too_many_lines_keeps_its_text(name, value, monkeypatch):
     assert "Basic Offer" in read(page)
     monkeypatch.setattr(f"store.ingest.pdf.{name}", value)
     assert "Basic" in read(page) and "Basic Offer" not in read(page)
+
+
+def test_raised_numbers_are_superscripts_and_lowered_ones_follow_without_a_space():
+    line = text(72, 172, "We need 612 m") + text(136, 168, "3", size=8) + text(141, 172, ", saving CO")
+    line += text(192, 177, "2", size=8) + text(200, 172, "this year.")
+    assert read(text(72, 100, BODY) + line).split("\n\n")[1] == "We need 612 m\u00b3, saving CO2 this year."

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.prompt.tables.amounts import codes, names_money, numbers, read_number
+from engine.prompt.tables.amounts import cell_number, codes, names_money, numbers, read_number
 
 
 def test_codes_are_letters_or_hyphens_with_digits():
@@ -19,6 +19,11 @@ def test_codes_are_letters_or_hyphens_with_digits():
 )
 def test_numbers_are_read_with_english_and_german_separators(digits, value):
     assert read_number(digits) == value
+
+
+def test_the_number_of_a_cell_is_without_its_unit_and_the_mark_of_a_footnote():
+    values = ["\u00a31,250", "7.2\u00b9", "9 %\u00b2", "5 m\u00b2", "about 5"]
+    assert [cell_number(value) for value in values] == [1250, 7.2, None, 5, None]
 
 
 def test_numbers_of_a_question_have_no_sign_and_are_no_years_or_parts_of_codes():

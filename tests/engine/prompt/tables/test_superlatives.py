@@ -176,3 +176,44 @@ def test_hostile_questions_take_little_time():
     for question in ("which " * 20_000, "which" + " a" * 50_000, "most" * 50_000):
         extreme_cell(question, LAMPS, {})
     assert time.process_time() - start < 5
+
+
+COSTS = table(
+    "Category | Jan | Feb | Mar | Quarter",
+    "Rent | 900 | 900 | 900 | 2,700",
+    "Power | 310 | 290 | 150 | 750",
+    "Repairs | 0 | 700 | 20 | 720",
+    "Total | 1,210 | 1,890 | 1,070 | 4,170",
+)
+STOCK = table(
+    "Code | Item | Fence type | Price | Start date",
+    "FL-1 | White flour | none | 19.80 | 2024-01-02",
+    "FL-2 | Rye flour | none | 18.95 | 2024-03-04",
+    "FL-3 | Spelt flour | none | 27.60 | 2025-05-06",
+    "YE-1 | Yeast | none | 3.15 | 2024-02-02",
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "rows", "expected"),
+    [
+        ("Which month was the most expensive?", COSTS, (3, "Feb")),
+        ("most expensive month, all costs together?", COSTS, (3, "Feb")),
+        ("In which month was power lowest?", COSTS, (1, "Mar")),
+        ("Which flour is the cheapest?", STOCK, (1, "FL-2")),
+        ("cheapest flour?", STOCK, (1, "FL-2")),
+        ("Which product is the cheapest?", STOCK, (3, "YE-1")),
+        ("Which fence company was the cheapest?", STOCK, (3, "YE-1")),  # not its type
+        ("What is the newest item?", STOCK, (2, "")),
+        ("Please send the cheapest flour", STOCK, None),
+    ],
+)
+def test_periods_kinds_and_questions_without_a_question_word(question, rows, expected):
+    assert found(question, rows) == expected
+
+
+def test_what_the_rows_are_called_does_not_name_the_column():
+    rows = table(
+        "Site | Part of Norwell since | Employees", "Goole | 2023 | 72", "Hexham | 1971 | 523", "Wexford | 2006 | 247"
+    )
+    assert found("Which Norwell site has the most employees?", rows) == (1, "Hexham")

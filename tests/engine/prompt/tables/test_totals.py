@@ -356,3 +356,55 @@ def test_a_word_of_the_documents_name_is_a_condition_if_a_cell_has_it():
     rows = [[("Item", f"I-{n}"), ("Kind", kind), ("Cost", "5")] for n, kind in enumerate(["office lamps", "fuel"] * 5)]
     assert result_of_rows("What did we spend on office in total?", rows, "office_2025.csv") == ([], "")
     assert result_of_rows("What did we spend on fuel in total?", rows, "office_2025.csv")[1].startswith("25 (")
+
+
+DELIVERIES = table(
+    "delivery_no; date; customer; region; product; quantity; status",
+    "D-1; 2025-04-30; Fern Ltd; West; Hose 30 m; 40; delivered",
+    "D-2; 2025-05-02; Oak Farm; South; Soil 10 kg; 25; delayed",
+    "D-3; 2025-05-09; Oak Farm; South; Hose 30 m; 10; delivered",
+    "D-4; 2025-05-20; Fern Ltd; West; Soil 10 kg; 5; cancelled",
+    "D-5; 2025-06-03; Oak Farm; South; Hose 30 m; 8; delivered",
+    "D-6; 2025-06-12; Ash & Co; East; Soil 10 kg; 41; delayed",
+    "D-7; 2025-06-20; Elm Shop; East; Soil 10 kg; 6; delivered",
+    "D-8; 2025-06-21; Oak Farm; South; Rake; 9; delivered",
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "result"),
+    [
+        ("How many deliveries were delayed?", "2 (status: delayed)"),
+        ("How many deliveries were delivered?", "5 (status: delivered)"),
+        ("number of deliveries in may 2025", "3 (date: may 2025)"),
+        ("What is the number of cancelled deliveries?", "1 (status: cancelled)"),
+        ("total quantity of Soil 10 kg over all deliveries", "77 (sum: quantity; 4 rows; product: Soil 10 kg)"),
+        ("How many items did Oak Farm order, whatever the status?", "52 (sum: quantity; 4 rows; customer: Oak Farm)"),
+        ("Which region took the largest total quantity?", "South (sum: quantity 52; 4 rows)"),
+        ("Which region had the lowest quantity in total?", "West (sum: quantity 45; 2 rows)"),
+        ("Which customer had the most deliveries?", "Oak Farm (4 rows)"),
+        ("Which customer had the most deliveries in June?", "Oak Farm (2 rows; date: June)"),
+        ("Which customer had the fewest deliveries?", ""),  # two had one
+        ("Which customer had the most late deliveries?", ""),  # 'late' may be a condition
+        ("Which region had the largest quantity?", ""),  # in one delivery, or in all?
+    ],
+)
+def test_deliveries_are_no_delivered_ones_and_groups_are_compared(question, result):
+    assert result_of_rows(question, DELIVERIES, "deliveries.csv")[1] == result
+
+
+def test_the_rows_of_the_largest_group_are_returned():
+    assert result_of_rows("Which region took the largest total quantity?", DELIVERIES, "")[0] == [1, 2, 4, 7]
+
+
+def test_numbers_are_added_up_where_only_the_rows_that_are_meant_have_plain_ones():
+    rows = table(
+        "Payment; Amount; Due",
+        "First rent; \u00a3915.00; 29 August 2025",
+        "Deposit; \u00a31,365.00; 29 August 2025",
+        "Rent; \u00a31,185.00 a month; every month",
+        "Parking; \u00a335.00 a month; every month",
+        "Keys; \u00a342.00 a set; on demand",
+    )
+    result = "\u00a32,280.00 (sum: Amount; 2 rows; Due: 29 August 2025)"
+    assert result_of_rows("What is the total of the payments due on 29 August 2025?", rows, "")[1] == result
