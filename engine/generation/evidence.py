@@ -21,10 +21,11 @@ from engine.generation.changes import describe_change, format_changes
 from engine.generation.confidence import SUMMARY_CONFIDENCE, Confidence, quote_confidence
 from engine.generation.counterparts import Counterparts
 from engine.generation.document_questions import MAX_ANSWER_UNITS, answers_to_questions, find_answered_question
-from engine.generation.lists import judged_lists
+from engine.generation.lists import enumerates, judged_lists
 from engine.generation.quotes import format_quotes, format_unit, other_quotes, whole_words, with_unit
 from engine.generation.ranking import (
     MAX_EMBEDDED_UNITS,
+    MAX_GAP,
     MIN_PROBABILITY,
     TYPE_PENALTY,
     QuestionPart,
@@ -65,7 +66,6 @@ FINDERS = (find_section, find_titled_section, find_answered_question)  # of text
 SURE = 0.8  # confidence in the best quote, from which on no list of another document replaces it
 TABLE_CONFIDENCE = 0.7  # at least, of what all rows of a table say in the column that the question names; not fitted
 PLURAL = re.compile(r"\b(?:are|were|have|sind|waren|haben)\b", re.I)
-ENUMERATION = re.compile(r",[^,;]{2,80},? (?:and|or|und|oder|sowie) ")  # 'a, b and c'
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,8 @@ class Evidence:
         share = 0.0 if asks_for_reason(self._prepared.original_question) else 1 / total
         if is_cell[index] and share >= MIN_CELL_SHARE:
             cells = self._tables.row(best.unit)
-            texts = {with_unit(value, header) for header, value in cells if value == best.text}
+            whole = [cell for cell in cells if cell[1] == best.text] or [cell for cell in cells if best.text in cell[1]]
+            texts = {with_unit(value, header) for header, value in whole}
             return replace(best, text=texts.pop()) if len(texts) == 1 else best
         highlight = best.text if share >= MIN_HIGHLIGHT_SHARE else ""
         return replace(best, text=format_unit(best.quote.text), highlight=highlight)
@@ -297,8 +298,7 @@ class Evidence:
     def _extreme(self) -> tuple[Candidate, bool] | None:
         """What has the question's superlative, if a table says so, and whether the question names what is compared."""
         may_be_list = self.kind is QuestionKind.LIST and not PLURAL.search(self._prepared.original_question)
-        has_superlative = bool(SUPERLATIVE.search(self._prepared.original_question))
-        is_asked = has_superlative and (self.kind is QuestionKind.FACT or may_be_list)
+        is_asked = self.kind is QuestionKind.FACT or may_be_list
         found = self._tables.extreme(self._likely) if is_asked else None
         if found is None or (may_be_list and not found[1].is_certain):
             return None
@@ -313,8 +313,7 @@ class Evidence:
         """The first rows that the question means, or the names of those that say yes, or no, in a column it names."""
         if self.table_rows.result or (self.table_rows.rows and self.kind is QuestionKind.FACT):
             return self._quotes(self._tables.meant_rows()[:MAX_SECTION_UNITS])
-        kinds = (QuestionKind.FACT, QuestionKind.LIST)
-        return self._quotes(self._tables.said_names(self._likely)) if self.kind in kinds else []
+        return self._quotes(self._tables.said_names(self._likely)) if self.kind in SECTION_KINDS else []
 
     def _with_yes_or_no(self) -> Sequence[Unit]:
         """Return the best unit, or all of the text after a question of the document if that begins with yes or no."""
@@ -335,7 +334,7 @@ class Evidence:
     def _list(self) -> list[Quote]:
         """Return the list or rows that a question asks for; rows of the best quote's table before others."""
         best, others = self._likely[:1], self._likely[1:]
-        enumerations = [unit for unit in self._likely[:MAX_RESCORED_UNITS] if self._enumerates(unit)]
+        enumerations = [each.unit for each in self._ranked[:MAX_RESCORED_UNITS] if self._enumerates(each)]
         attempts = chain(
             (self._quotes(self._tables.matching_rows(unit)) for unit in best),
             iter([self._best_list()]),
@@ -359,18 +358,19 @@ class Evidence:
         lists = judged_lists(self.kind, self._prepared, self._ranker, self.scores)
         if self.confidence.right >= SURE:
             lists = [each for each in lists if self._document(each[1]) == self._document(self._ranked[0].unit.passage)]
-        others = [each.score for each in self._ranked[:MAX_RESCORED_UNITS] if self._may_replace_list(each.unit)]
+        others = [each.score for each in self._ranked[:MAX_RESCORED_UNITS] if self._may_replace_list(each)]
         if not lists or max(others, default=-math.inf) > max(score for score, *_ in lists) + LIST_WEIGHT:
             return []
         _, passage, block = max(lists, key=itemgetter(0))
         return [self._quote_at(passage, block.start, block.end)]
 
-    def _may_replace_list(self, unit: Unit) -> bool:
+    def _may_replace_list(self, ranked: RankedUnit) -> bool:
         """Return whether a unit can answer instead of a list: a table row, or a sentence that enumerates."""
-        return unit.block.kind == "table" or (self.kind is QuestionKind.LIST and self._enumerates(unit))
+        return ranked.unit.block.kind == "table" or (self.kind is QuestionKind.LIST and self._enumerates(ranked))
 
-    def _enumerates(self, unit: Unit) -> bool:
-        return unit.block.kind == "paragraph" and bool(ENUMERATION.search(self._ranker.text(unit)))
+    def _enumerates(self, ranked: RankedUnit) -> bool:
+        is_near = self._ranked[0].score - ranked.score < MAX_GAP
+        return is_near and ranked.unit.block.kind == "paragraph" and enumerates(self._ranker.text(ranked.unit))
 
     def _comparison(self) -> list[Quote]:
         """Return the best quote and its counterpart in another document, or the next best of the same."""

@@ -1,10 +1,12 @@
 """Judge which list of the passages a question asks for: the items of a list, or the steps of a procedure."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from engine.generation.ranking import UnitRanker, score_quote
+from engine.generation.ranking import EXACT_WEIGHT, UnitRanker, score_quote
 from engine.generation.span_scorer import SpanScores
+from engine.prompt.answer_type import EXCLUSION
 from engine.prompt.overlap import content_stems
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import QuestionKind
@@ -18,6 +20,9 @@ MAX_EMBEDDED_CHARS = 600  # of a list and the line above it
 SIMILARITY_WEIGHT = 16.0  # nats per unit of the cosine between the embeddings of question and list
 TITLE_WEIGHT = 3.0  # nats for a list below a heading whose words are all in the question
 NUMBERED_WEIGHT = 3.5  # nats for a numbered list as the steps of a procedure
+ENUMERATION = re.compile(r",[^,;]{2,80},? (?:and|or|und|oder|sowie) |;[^;]{2,120};")  # 'a, b and c'
+QUESTION = re.compile(r"\?(?:\W|$)")  # of an FAQ, whose answers are no steps
+NUMBER = re.compile(r"\s*\(?\d")
 
 
 def judged_lists(
@@ -32,17 +37,21 @@ def judged_lists(
     overlaps, asked = ranker.overlaps(question), content_stems(question)
     judged: list[tuple[float, int, Block]] = []
     texts = []
-    for units, above in _lists(kind, ranker.units):
+    for units, above in _lists(kind, ranker.units, prepared.texts):
         passage, block = units[0].passage, units[0].block
         start = above[0].start if above else units[0].start
         probability = scores.mass(passage, start, block.end)
         overlap = max(overlaps.get(unit, 0.0) for unit in (*above, *units))
         heading, text = ranker.headings[units[0]], prepared.texts[passage]
         title = content_stems(heading)
-        is_numbered = (
-            kind is QuestionKind.STEPS and block.kind == "list" and text[block.start :].lstrip()[:1].isdecimal()
+        is_numbered = kind is QuestionKind.STEPS and block.kind == "list" and bool(NUMBER.match(text, block.start))
+        introduction = f"{heading}\n{text[start : block.start]}"
+        is_exclusion = EXCLUSION.search(question) and EXCLUSION.search(introduction)
+        bonus = (
+            EXACT_WEIGHT * bool(is_exclusion)
+            + NUMBERED_WEIGHT * is_numbered
+            + TITLE_WEIGHT * (bool(title) and title <= asked)
         )
-        bonus = NUMBERED_WEIGHT * is_numbered + TITLE_WEIGHT * (bool(title) and title <= asked)
         judged.append((score_quote(probability, overlap, passage) + bonus, passage, block))
         texts.append(text_of_list(heading, text[start : block.end]))
     cosines = ranker.cosines(question, texts)
@@ -52,12 +61,17 @@ def judged_lists(
     ]
 
 
+def enumerates(sentence: str) -> bool:
+    """Return whether a sentence says several things, as a list does."""
+    return bool(ENUMERATION.search(sentence))
+
+
 def text_of_list(heading: str, text: str) -> str:
     """Return what is embedded of a list with the line above it, below its heading unless that is the line."""
     return (text if heading in text else f"{heading}\n{text}")[:MAX_EMBEDDED_CHARS]
 
 
-def _lists(kind: QuestionKind, units: list[Unit]) -> Iterator[tuple[list[Unit], list[Unit]]]:
+def _lists(kind: QuestionKind, units: list[Unit], texts: Sequence[str]) -> Iterator[tuple[list[Unit], list[Unit]]]:
     """Yield the units of each list, or paragraph with a procedure, and those above it that introduce it."""
     is_steps = kind is QuestionKind.STEPS
     blocks = [list(group) for _, group in groupby(units, key=lambda unit: (unit.passage, unit.block))]
@@ -65,7 +79,8 @@ def _lists(kind: QuestionKind, units: list[Unit]) -> Iterator[tuple[list[Unit], 
     for own, below in zip(blocks, [*blocks[1:], []], strict=True):
         block = own[0].block
         introduces = bool(below) and (below[0].passage, below[0].block.kind) == (own[0].passage, "list")
-        is_list = block.kind == "list" and len(own) >= MIN_LIST_ITEMS
+        num_questions = sum(bool(QUESTION.search(unit.text(texts))) for unit in own) if is_steps else 0
+        is_list = block.kind == "list" and len(own) >= MIN_LIST_ITEMS and 2 * num_questions < len(own)
         is_short = len(own) > 1 and block.end - block.start <= MAX_PROCEDURE_CHARS
         if is_list or (is_steps and block.kind == "paragraph" and is_short and not introduces):
             yield own, [unit for unit in above if unit.passage == own[0].passage]

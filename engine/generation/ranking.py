@@ -13,7 +13,7 @@ from engine.generation.document_questions import answers_to_questions, is_questi
 from engine.generation.section import SENTENCE_END
 from engine.generation.span_scorer import SpanScores
 from engine.model.encoder import Encoder
-from engine.prompt.answer_type import expected_content
+from engine.prompt.answer_type import EXCLUSION, expected_content
 from engine.prompt.editions import is_former, other_editions
 from engine.prompt.followups import YEAR, relative_year
 from engine.prompt.overlap import content_stems, sentence_scores
@@ -29,7 +29,7 @@ from store.markdown import MAX_CAPTION_CHARS, Block, parse_row
 OVERLAP_WEIGHT = 0.45  # nats per nat of shared words
 SIMILARITY_WEIGHT = 20.0  # nats per unit of the cosine between the embeddings of question and quote
 TYPE_PENALTY = 4.0  # nats for a quote, span or cell of one word, or without the number, time or name asked for
-EXACT_WEIGHT = 6.0  # nats for the question's code or edition, or a row with its number, alone or within a range
+EXACT_WEIGHT = 6.0  # nats for the question's code or edition, a row with its number, or what is not covered if asked
 NEWEST_WEIGHT = 2.0  # nats for the newest of several editions, if the question does not say which it means
 CAPTION_PENALTY = 4.0  # nats for the caption of a table, whose rows answer
 FOLLOW_UP_PENALTY = 12.0  # nats for a quote without any word that is new in a follow-up
@@ -153,7 +153,7 @@ class UnitRanker:
 
         ranked = sorted((RankedUnit(unit, score(unit)) for unit in overlaps), key=attrgetter("score"), reverse=True)
         likely, rest = ranked[:MAX_EMBEDDED_UNITS], ranked[MAX_EMBEDDED_UNITS:]
-        cosines = _cosines(self._quote_encoder, question, [self._with_heading(each.unit) for each in likely])
+        cosines = _cosines(self._quote_encoder, question, [self.with_heading(each.unit) for each in likely])
         similar = [
             RankedUnit(each.unit, each.score + SIMILARITY_WEIGHT * cosine, cosine)
             for each, cosine in zip(likely, cosines, strict=True)
@@ -165,7 +165,7 @@ class UnitRanker:
         original = self._prepared.original_question
         is_whole = question == self._prepared.standalone_question
         wanted = (codes(original) if is_whole else set()) or codes(question)  # a follow-up is not about earlier codes
-        expected = expected_content(question)
+        expected, asks_for_exclusion = expected_content(question), bool(EXCLUSION.search(question))
         captions = set(self.captions.values())
         asked = set(numbers(question))
         told = original if is_whole and YEAR.search(original) else question
@@ -186,6 +186,7 @@ class UnitRanker:
             if is_word or (expected is not None and not expected.is_in(text)):
                 nats -= TYPE_PENALTY
             nats -= NEWEST_WEIGHT * is_former(self.headings[unit], question)
+            nats += EXACT_WEIGHT * (asks_for_exclusion and bool(EXCLUSION.search(self.with_heading(unit))))
             if new_words and not new_words & content_stems(text):
                 nats -= FOLLOW_UP_PENALTY
             return nats
@@ -240,7 +241,7 @@ class UnitRanker:
             or (_is_alone(unit) and parse_title(self.text(unit)).level == CAPTION_LEVEL)
         )
 
-    def _with_heading(self, unit: Unit) -> str:
+    def with_heading(self, unit: Unit) -> str:
         """Return a unit's text; a list item or table row, which means little alone, below its heading."""
         heading = self.headings[unit] if unit.block.kind in ("list", "table") else ""
         return f"{heading}\n{self.text(unit)}" if heading else self.text(unit)

@@ -42,6 +42,11 @@ TIME = _any(
     r"\b(?:what|which|welche[mnrs]?) (?:time|date|month|year|datum|monat|jahr|uhrzeit)\b|\bum wie ?viel uhr\b",
 )
 PERSON = _any(r"^(?:(?:to|from|with|mit|von|an|bei) )?(?:who|whom|whose|wer|wem|wen|wessen)\b")
+EXCLUSION = _any(  # of an insurance or a warranty; in questions and in answers
+    r"(?:\bnot|n['\u2019]t) (?:be )?(?:cover(?:ed)?|insured?|included?)\b|\bexclu(?:ded|des?|sions?)\b",
+    r"\bnicht (?:mit)?(?:versichert|abgedeckt|enthalten|eingeschlossen)\b|\bausgeschlossen\b"
+    r"|\bausschl(?:uss|\u00fcsse)",
+)
 REASON = _any(r"\b(?:why|warum|wieso|weshalb|how come)\b")
 
 NUMBER_WORD = (

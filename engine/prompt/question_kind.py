@@ -116,6 +116,7 @@ PATTERNS = {  # the first that matches decides
         r"\bwelche (?:\w+ )?\w+(?:en|e|er|n|s|l) (?:gibt|sind|waren|haben|hat|werden|geh\u00f6ren|m\u00fcssen"
         r"|k\u00f6nnen|kann|d\u00fcrfen|bekomm|brauch|decken|stehen|fehlen|bietet|enth)",
         r"\b(?:an|in|auf|bei|zu) welchen \w+n\b",
+        r"^was (?:ist|sind|war|waren|wird|werden) (?:denn )?alles\b|^what all\b",
         r"^(?:the )?(?:top|main|key|biggest|major) (?:\w+ )?\w+s\b(?!.*\b(?:is|are|was|were|did|does?|has|have)\b)"
         r"|\bwho (?:all|makes? up|sits on|are (?:the|our|its))\b"
         r"|^wer (?:\w+ )+alles\b|^wer geh\u00f6rt (?:alles )?z|^wer sitzt (?:\w+ ){0,2}im\b",
