@@ -25,7 +25,6 @@ from engine.generation.lists import enumerates, judged_lists
 from engine.generation.quotes import format_quotes, format_unit, other_quotes, whole_words, with_unit
 from engine.generation.ranking import (
     MAX_EMBEDDED_UNITS,
-    MAX_GAP,
     MIN_PROBABILITY,
     TYPE_PENALTY,
     QuestionPart,
@@ -334,7 +333,7 @@ class Evidence:
     def _list(self) -> list[Quote]:
         """Return the list or rows that a question asks for; rows of the best quote's table before others."""
         best, others = self._likely[:1], self._likely[1:]
-        enumerations = [each.unit for each in self._ranked[:MAX_RESCORED_UNITS] if self._enumerates(each)]
+        enumerations = [unit for unit in self._likely[:MAX_RESCORED_UNITS] if self._enumerates(unit)]
         attempts = chain(
             (self._quotes(self._tables.matching_rows(unit)) for unit in best),
             iter([self._best_list()]),
@@ -358,19 +357,18 @@ class Evidence:
         lists = judged_lists(self.kind, self._prepared, self._ranker, self.scores)
         if self.confidence.right >= SURE:
             lists = [each for each in lists if self._document(each[1]) == self._document(self._ranked[0].unit.passage)]
-        others = [each.score for each in self._ranked[:MAX_RESCORED_UNITS] if self._may_replace_list(each)]
+        others = [each.score for each in self._ranked[:MAX_RESCORED_UNITS] if self._may_replace_list(each.unit)]
         if not lists or max(others, default=-math.inf) > max(score for score, *_ in lists) + LIST_WEIGHT:
             return []
         _, passage, block = max(lists, key=itemgetter(0))
         return [self._quote_at(passage, block.start, block.end)]
 
-    def _may_replace_list(self, ranked: RankedUnit) -> bool:
+    def _may_replace_list(self, unit: Unit) -> bool:
         """Return whether a unit can answer instead of a list: a table row, or a sentence that enumerates."""
-        return ranked.unit.block.kind == "table" or (self.kind is QuestionKind.LIST and self._enumerates(ranked))
+        return unit.block.kind == "table" or (self.kind is QuestionKind.LIST and self._enumerates(unit))
 
-    def _enumerates(self, ranked: RankedUnit) -> bool:
-        is_near = self._ranked[0].score - ranked.score < MAX_GAP
-        return is_near and ranked.unit.block.kind == "paragraph" and enumerates(self._ranker.text(ranked.unit))
+    def _enumerates(self, unit: Unit) -> bool:
+        return unit.block.kind == "paragraph" and enumerates(self._ranker.text(unit))
 
     def _comparison(self) -> list[Quote]:
         """Return the best quote and its counterpart in another document, or the next best of the same."""

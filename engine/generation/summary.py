@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from engine.generation.document_questions import ends_as_question
 from engine.generation.ranking import UnitRanker
-from engine.generation.section import MAX_SECTION_UNITS
+from engine.generation.section import MAX_SECTION_UNITS, SENTENCE_END
 from engine.prompt.named_documents import ALL_DOCUMENTS
 from engine.prompt.overlap import content_stems, content_words
 from engine.prompt.pack import PreparedPrompt
@@ -16,6 +16,7 @@ from engine.prompt.units import Unit
 MAX_SUMMARIZED_PASSAGES = 3
 MAX_TOPIC_UNITS, MIN_TOPIC_UNITS = 4, 3  # of the best quotes, so many below one heading make it the topic
 NUM_SENTENCES = 6
+MAX_TITLE_PLACE = 3  # among the units of a passage
 MIN_CONTENT_WORDS = 4  # of a sentence in a summary
 QUESTION_WORD_WEIGHT = 4
 NUMBER_WEIGHT = 1.3  # of a sentence with a figure: it states a result, a date or an amount
@@ -25,8 +26,8 @@ LEAD_WEIGHT = 1.3  # of the first sentence of a paragraph
 def summary_units(prepared: PreparedPrompt, ranker: UnitRanker, likely: Sequence[Unit]) -> list[Unit]:
     """Return what sums up the topic that the question names, or else the best document, in its order.
 
-    Of a document these are sentences and list items of its first passages; of all documents, the title of each and the
-    sentence it opens with.
+    Of a document these are its title, and sentences and list items of its first passages; of all documents, the title
+    of each and the sentence it opens with.
 
     likely  all quotes, the best first
     """
@@ -45,9 +46,13 @@ def summary_units(prepared: PreparedPrompt, ranker: UnitRanker, likely: Sequence
         and not ends_as_question(unit.text(prepared.texts))
     ]
     found.sort(key=lambda unit: (hits[unit.passage].chunk.start if hits else unit.passage, unit.start))
+    whole = [unit for unit in found if unit.block.kind == "list" or SENTENCE_END.search(unit.text(prepared.texts))]
+    found = whole or found
     is_lead = [unit.start == unit.block.start for unit in found]
     texts = [unit.text(prepared.texts) for unit in found]
-    return [found[index] for index in summarize(texts, is_lead, prepared.standalone_question)]
+    chosen = [found[index] for index in summarize(texts, is_lead, prepared.standalone_question)]
+    first = found[0].passage if found else 0
+    return [*(_title(prepared, units, first) if not hits or hits[first].chunk.start == 0 else []), *chosen]
 
 
 def _topic_units(prepared: PreparedPrompt, ranker: UnitRanker, likely: Sequence[Unit]) -> list[Unit]:
@@ -63,16 +68,18 @@ def _topic_units(prepared: PreparedPrompt, ranker: UnitRanker, likely: Sequence[
 
 def _opening(prepared: PreparedPrompt, units: Sequence[Unit], passage: int) -> list[Unit]:
     """Return the title of a passage, if it starts with one, and its first sentence, or whatever comes first."""
-    here = [unit for unit in units if unit.passage == passage]
-    body = [unit for unit in here if unit.block.kind != "heading"]
-    titles = here[:1] if here and here[0].block.kind == "heading" else []
+    body = [unit for unit in units if unit.passage == passage and unit.block.kind != "heading"]
     sentences = (unit for unit in body if len(content_words(unit.text(prepared.texts))) >= MIN_CONTENT_WORDS)
-    return [*(_without_mark(prepared, unit) for unit in titles), *([next(sentences, body[0])] if body else [])]
+    return [*_title(prepared, units, passage), *([next(sentences, body[0])] if body else [])]
 
 
-def _without_mark(prepared: PreparedPrompt, heading: Unit) -> Unit:
-    text = heading.text(prepared.texts)
-    return replace(heading, start=heading.start + max(0, text.find(parse_title(text).text)))
+def _title(prepared: PreparedPrompt, units: Sequence[Unit], passage: int) -> list[Unit]:
+    """Return the heading that a passage starts with, without its mark; a line or two, as a date, may precede it."""
+    for unit in [unit for unit in units if unit.passage == passage][:MAX_TITLE_PLACE]:
+        if unit.block.kind == "heading":
+            text = unit.text(prepared.texts)
+            return [replace(unit, start=unit.start + max(0, text.find(parse_title(text).text)))]
+    return []
 
 
 def summarize(sentences: Sequence[str], is_lead: Sequence[bool], question: str) -> list[int]:

@@ -6,6 +6,7 @@ others. Other comparisons are left to the search.
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from engine.prompt.editions import YEAR_IN_NAME
 from engine.prompt.followups import STOP_WORD, YEAR, relevant_turns
@@ -33,14 +34,26 @@ SECTION = re.compile(
     r"sections?|chapters?|clauses?|articles?|paragraphs?|parts?|abschnitte?n?|abschnitts|kapiteln?|artikeln?|absatz"
     r"|paragra(?:ph|f)en?|punkte?"
 )
+ADDED_OR_REMOVED = (
+    r"(?:new|added|removed|dropped|deleted|gone|missing|neue?[mnrs]?|hinzugekommen|hinzugef\u00fcgt|weggefallen|entfallen"
+    r"|gestrichen|entfernt)"
+)
+WHICH_SECTIONS = re.compile(  # 'Which section is new?', 'Are there new sections?', but not 'Which section says ...?'
+    rf"\b(?:which|what|any|list|there|welche\w*|gibt es)\b(?:.{{0,60}}?\b{ADDED_OR_REMOVED} (?:{SECTION.pattern})\b"
+    rf"|.{{0,40}}?\b(?:{SECTION.pattern})\b.{{0,60}}?\b(?:is|are|was|were|been|ist|sind|wurden?|worden)(?: \w+)?"
+    rf" {ADDED_OR_REMOVED}\b(?! \w+ing\b))",
+    re.I,
+)
 EDITION = re.compile(r"editions?|versions?|fassung(?:en)?|ausgaben?|stand|bei|im|in")
 
 
 def compare_sections(finder: Finder, request: Request) -> DocumentChanges | None:
-    """Return how the section that a question names differs in two editions; None for other questions.
+    """Return how the section that a question names differs in two editions, or which sections are in one only.
 
-    None too if several pairs of documents have such a section, or if it is the same in both.
+    None for other questions, and if several pairs of documents have such a section, or if it is the same in both.
     """
+    if WHICH_SECTIONS.search(request.question) and not request.whole_document:
+        return _compare_headings(finder, request)
     is_comparison = may_compare(request.question) and question_kind(request.question) is QuestionKind.COMPARISON
     if request.whole_document or not is_comparison or relevant_turns(request.question, request.history):
         return None
@@ -59,6 +72,28 @@ def compare_sections(finder: Finder, request: Request) -> DocumentChanges | None
         if one.chunk.document_id == old.id != other.chunk.document_id:  # few words in common, but the same place
             changes = [(one, other)]
     return DocumentChanges(old, new, changes) if changes else None
+
+
+def _compare_headings(finder: Finder, request: Request) -> DocumentChanges | None:
+    """Return the headings that are in one of two editions only; None if it is unclear which editions are meant."""
+    found = []
+    for old, new in _pairs(finder, request):
+        titles = [_titles(located_units(finder.chunks(each.id))) for each in (old, new)]
+        shared = titles[0].keys() & titles[1].keys()
+        if 2 * len(shared) >= min(map(len, titles)) > 0:
+            own = [unit for each in titles for words, unit in each.items() if words not in shared]
+            found.append(DocumentChanges(old, new, [(unit,) for unit in own]))
+    return found[0] if len(found) == 1 and found[0].changes else None
+
+
+def _titles(units: Sequence[LocatedUnit]) -> dict[frozenset[str], LocatedUnit]:
+    """Return the headings of a document but its title, by their words without numbers and editions."""
+    titles: dict[frozenset[str], LocatedUnit] = {}
+    for unit in [unit for unit in units if unit.is_heading][1:]:
+        text = parse_title(unit.text).text
+        words = frozenset(word for word in split_words(YEAR.sub("", text)) if not EDITION.fullmatch(word))
+        titles.setdefault(words, replace(unit, text=text, start=unit.start + max(0, unit.text.find(text))))
+    return titles
 
 
 def _pairs(finder: Finder, request: Request) -> Iterator[tuple[Document, Document]]:

@@ -336,6 +336,17 @@ def test_a_summary_quotes_sentences_of_one_document_in_their_order():
     assert [quote.start for quote in quotes] == sorted(quote.start for quote in quotes)
 
 
+def test_a_summary_begins_with_the_title_and_has_whole_sentences():
+    text = (
+        "Press release 17, Portlannan, 22 May\n\n# Pelham orders two ferries\n\nContents of the release: ferries (2)"
+        "\n\nThe two ferries of Pelham sail in May."
+    )
+    quotes = evidence("Summarize it.", Scorer(), text).quoted_answer()
+    assert texts_of(quotes) == ["Pelham orders two ferries", "The two ferries of Pelham sail in May."]
+    lines = "Ferries from Pelham to Dunmorra harbour\n\nFerries sail daily from May to June"  # without any sentence
+    assert texts_of(evidence("Summarize it.", Scorer(), lines).quoted_answer()) == lines.split("\n\n")
+
+
 def test_a_summary_has_no_questions_of_the_document():
     text = "1. **Is there a wireless network on board?**\n2. The cabins of all boats have three sockets."
     (quote,) = evidence("Summarize it.", Scorer(), text).quoted_answer()

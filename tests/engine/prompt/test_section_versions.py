@@ -90,3 +90,32 @@ def test_documents_without_words_in_their_names_are_not_the_ones_named():
     question = "What changed in the section on rent between 2022 and 2025?"
     expected = compare(question)
     assert expected and compare(question, LIBRARY | others) == expected
+
+
+EDITIONS = {
+    "plot_rules_2022.md": OLD + "\n\n## 6. Dogs\n\nOn a lead.",
+    "plot_rules_2025.md": NEW.replace("## Water", "## 4. Water") + "\n\n## 7. Drones in 2025\n\nNever.",
+}
+
+
+@pytest.mark.parametrize("size", [60, 1000])
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("Which section is new in the 2025 rules and which one from 2022 is gone?", [("Dogs",), ("Drones in 2025",)]),
+        ("Are there any new sections in the plot rules?", [("Dogs",), ("Drones in 2025",)]),
+        ("Welche Abschnitte sind weggefallen?", [("Dogs",), ("Drones in 2025",)]),
+        ("Which section says what new members pay?", None),
+        ("Which sections are there?", None),
+    ],
+)
+def test_sections_of_one_edition_only_are_found_by_their_headings(question, expected, size):
+    assert compare(question, EDITIONS, size) == expected
+
+
+def test_editions_with_the_same_sections_or_without_any_have_none_of_their_own():
+    assert compare("Which sections are new?") is None
+    assert (
+        compare("Which sections are new?", {"rules_2022.md": "# Rules\n\nNo.", "rules_2025.md": "# Rules\n\nYes."})
+        is None
+    )
