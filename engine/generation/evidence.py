@@ -310,7 +310,7 @@ class Evidence:
     @cached_property
     def _said(self) -> list[Quote]:
         """The first rows that the question means, or the names of those that say yes, or no, in a column it names."""
-        if self.table_rows.result or (self.table_rows.rows and self.kind is QuestionKind.FACT):
+        if self.table_rows.result or (self.table_rows.rows and self.kind in SECTION_KINDS):
             return self._quotes(self._tables.meant_rows()[:MAX_SECTION_UNITS])
         return self._quotes(self._tables.said_names(self._likely)) if self.kind in SECTION_KINDS else []
 

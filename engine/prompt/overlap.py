@@ -15,6 +15,8 @@ NAME = re.compile(r"(?<=[\w,] )[a-z]?[A-Z][a-z]\w*")
 DATE_WORD = re.compile(r"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec")
 NUMBER = re.compile(r"(?<!\w)\d+(?:[.,]\d+)*")
 LIST_NUMBER = re.compile(r"^\s*\d+[.)] ", re.M)
+ABBREVIATION = re.compile(r"\b[A-Z]{2,5}\b")
+MIN_WRITTEN_OUT = 3  # letters of an abbreviation in a passage whose words a question writes out
 MIN_PART = 4  # letters of a part of a German compound
 STEM_LENGTH = 6  # words that share so many first letters count as forms of the same word
 CHOICE_WORDS = {"or", "oder"}  # between things that the question names: one of them is the answer
@@ -26,6 +28,8 @@ def sentence_scores(sentences_of: Sequence[Sequence[str]], question: str) -> lis
     stems_of = [[set(map(stem, words)) for words in of_passage] for of_passage in words_of]
     question_words = [word for word in split_words(CLITIC.sub("", question.lower())) if not STOP_WORD.fullmatch(word)]
     question_stems = set(map(stem, question_words))
+    for sentence, stems in zip(chain(*sentences_of), chain(*stems_of), strict=True):
+        stems |= _abbreviated(sentence, question)
     if is_german(question):
         known = set().union(*(stems for of_passage in stems_of for stems in of_passage))
         for of_passage, all_stems in zip(words_of, stems_of, strict=True):
@@ -44,6 +48,21 @@ def sentence_scores(sentences_of: Sequence[Sequence[str]], question: str) -> lis
         passage_score = PASSAGE_WEIGHT * overlap(set().union(*all_stems))
         scores += [overlap(stems) + passage_score for stems in all_stems]
     return scores
+
+
+def _abbreviated(sentence: str, question: str) -> set[str]:
+    """Return the stems of what a question abbreviates and a sentence writes out, or the reverse: 'CFO'."""
+    found = set[str]()
+    for abbreviation in ABBREVIATION.findall(question):
+        if re.search(r"\b" + r" (?:of |and |for |the )?".join(rf"{letter}[a-z]+" for letter in abbreviation), sentence):
+            found.add(stem(abbreviation.lower()))
+    words = split_words(question)
+    initials = "".join(word[0] for word in words)
+    for abbreviation in ABBREVIATION.findall(sentence):
+        start = initials.find(abbreviation.lower())
+        if len(abbreviation) >= MIN_WRITTEN_OUT and start >= 0:
+            found |= set(map(stem, words[start : start + len(abbreviation)]))
+    return found
 
 
 def content_words(text: str) -> set[str]:

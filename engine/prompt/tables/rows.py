@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence, Set
 from itertools import islice
 
 from engine.prompt.question_kind import QuestionKind, question_kind
+from engine.prompt.tables.assigned import ASKS_FOR_TASKS, assigned_rows
 from engine.prompt.tables.columns import Cells
 from engine.prompt.tables.conditions import conditions, rows_that_meet
 from engine.prompt.tables.strict import EMPTY, listed_by_conditions, strict_conditions
@@ -35,7 +36,8 @@ def with_deciding_rows(finder: Finder, question: str, hits: Sequence[Hit]) -> tu
     """
     is_list = question_kind(question) is QuestionKind.LIST
     has_result = asks_for_result(question) or bool(SUPERLATIVE.search(question))
-    is_about_rows = is_list or has_result or ASKS_WHICH.search(question)
+    has_tasks = bool(ASKS_FOR_TASKS.search(question))
+    is_about_rows = is_list or has_result or has_tasks or ASKS_WHICH.search(question)
     for rows in _tables(finder, hits) if is_about_rows else ():
         deciding, result = _deciding_rows(question, rows, is_list, has_result)
         if deciding:
@@ -44,7 +46,7 @@ def with_deciding_rows(finder: Finder, question: str, hits: Sequence[Hit]) -> tu
             first = [known.get(chunk) or Hit(chunk, 0.0, similarity=None, matched_words=False) for chunk in chunks]
             first = first[: MAX_ROW_CHUNKS if is_list else len(hits)]
             ordered = [*first, *(hit for hit in hits if hit not in first)]
-            are_meant = is_list or result or (WHO.search(question) and not SUPERLATIVE.search(question))
+            are_meant = is_list or result or has_tasks or (WHO.search(question) and not SUPERLATIVE.search(question))
             meant = tuple(rows[index][0] for index in deciding) if are_meant else ()
             return ordered[: max(len(hits), len(first))], TableRows(meant, result)
     return list(hits), NO_ROWS
@@ -67,6 +69,8 @@ def _deciding_rows(question: str, table: Sequence[Row], is_list: bool, has_resul
     They are those that it counts, adds up or filters, or the one with its superlative.
     """
     rows, about = [cells for cells, _ in table], table[0][1].subject if table else ""
+    if tasks := assigned_rows(question, rows):
+        return tasks, ""
     if has_result and rows and (found := result_of_rows(question, rows, about))[0]:
         return found
     if COUNTED.search(question):

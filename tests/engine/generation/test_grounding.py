@@ -412,6 +412,20 @@ def test_numbers_and_names_that_no_passage_contains_are_found(answer, missing):
     assert unsupported_words(answer, ["In 2019 the pier cost 1.684 pounds, said Anna", "Who is Holt?"]) == missing
 
 
+def test_abbreviations_count_as_the_words_that_they_stand_for():
+    sentences = [
+        ["Ann is Chief Financial Officer.", "Ben is Head of Human Resources.", "Cem is the CEO, and IT is Dov."]
+    ]
+    for question, first in (
+        ("Who is the CFO?", 0),
+        ("Who leads HR?", 1),
+        ("Who is chief executive officer?", 2),
+        ("What is the offer?", None),  # its initials are 'wito'
+    ):
+        scores = sentence_scores(sentences, question)
+        assert (scores.index(max(scores)) if max(scores) > min(scores) else None) == first
+
+
 def test_parts_of_a_german_compound_count_as_shared_words():
     sentences = [["Der Verlust eines Schl\u00fcssels kostet 75 Euro.", "Die Zaunreparatur kostet mehr."]]
     key, fence = sentence_scores(sentences, "Was kostet ein neuer Autoschl\u00fcssel?")
