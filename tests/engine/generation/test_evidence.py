@@ -64,6 +64,12 @@ def test_a_cell_is_chosen_by_its_header_and_never_if_the_question_repeats_it():
     assert "190" not in (which.text, which.highlight)
 
 
+def test_all_of_a_cell_answers_not_a_part_of_it():
+    row = "| Contract: yearly fee | 187,42 \u20ac (half-yearly 96,50 \u20ac) |"
+    found = chosen(evidence("How much is the yearly fee?", Scorer("96,50"), row))
+    assert found.text == "187,42 \u20ac (half-yearly 96,50 \u20ac)"
+
+
 @pytest.mark.parametrize(
     ("question", "cell"),
     [

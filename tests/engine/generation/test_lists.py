@@ -83,3 +83,20 @@ def test_the_rows_of_a_table_that_lists_what_is_asked_for_are_found_though_anoth
     plants = "| Plant: Dunmore | Built: 1994 |\n| Plant: Orton | Built: 2002 |"
     text = f"| Glass sold: 58 t | Share: 4 % |\n\n{plants}"
     assert texts_of(evidence("Name all the plants.", Scorer("58"), text).quoted_answer()) == plants.split("\n")
+
+
+def test_the_answers_of_an_faq_are_no_steps():
+    faq = "- Can she join?: We teach from the age of six.\n- How do I leave?: Send a letter."
+    text = f"## Questions\n\n{faq}\n\n## Joining\n\n(1) Fill in the form.\n\n(2) Send it to the office."
+    found = evidence("How do I sign up my son?", Scorer("join", "leave"), text)
+    assert texts_of(found.quoted_answer()) == ["(1) Fill in the form.\n\n(2) Send it to the office."]
+
+
+@pytest.mark.parametrize("question", ["What is not covered?", "Which things are excluded?"])
+def test_what_is_not_covered_is_the_list_or_sentence_that_says_so(question):
+    covered = "## What is insured\n\n- covered: fire\n- covered: hail"
+    text = f"{covered}\n\n## Exclusions\n\nNot insured are:\n\n- war\n- pets"
+    assert texts_of(evidence(question, Scorer("fire", "war"), text).quoted_answer()) == ["- war\n- pets"]
+    sentence = "The warranty does not cover damage by limescale; seals; and repairs by others."
+    text = f"{sentence} A repair outside the warranty costs 89, 109 or 139 pounds."
+    assert texts_of(evidence(question, Scorer("limescale", "139"), text).quoted_answer()) == [sentence]
