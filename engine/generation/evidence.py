@@ -21,7 +21,7 @@ from engine.generation.changes import describe_change, format_changes
 from engine.generation.confidence import SUMMARY_CONFIDENCE, Confidence, quote_confidence
 from engine.generation.counterparts import Counterparts
 from engine.generation.document_questions import MAX_ANSWER_UNITS, answers_to_questions, find_answered_question
-from engine.generation.lists import enumerates, judged_lists
+from engine.generation.lists import enumerates, judged_lists, points_elsewhere
 from engine.generation.quotes import format_quotes, format_unit, other_quotes, whole_words, with_unit
 from engine.generation.ranking import (
     MAX_EMBEDDED_UNITS,
@@ -365,7 +365,9 @@ class Evidence:
 
     def _may_replace_list(self, unit: Unit) -> bool:
         """Return whether a unit can answer instead of a list: a table row, or a sentence that enumerates."""
-        return unit.block.kind == "table" or (self.kind is QuestionKind.LIST and self._enumerates(unit))
+        is_pointer = self.kind is QuestionKind.STEPS and points_elsewhere(self._ranker.text(unit))
+        is_row = unit.block.kind == "table" and not is_pointer
+        return is_row or (self.kind is QuestionKind.LIST and self._enumerates(unit))
 
     def _enumerates(self, unit: Unit) -> bool:
         return unit.block.kind == "paragraph" and enumerates(self._ranker.text(unit))

@@ -21,6 +21,7 @@ SIMILARITY_WEIGHT = 16.0  # nats per unit of the cosine between the embeddings o
 TITLE_WEIGHT = 3.0  # nats for a list below a heading whose words are all in the question
 NUMBERED_WEIGHT = 3.5  # nats for a numbered list as the steps of a procedure
 ENUMERATION = re.compile(r",[^,;]{2,80},? (?:and|or|und|oder|sowie) |;[^;]{2,120};")  # 'a, b and c'
+POINTER = re.compile(r"\b(?:see|siehe) (?:(?:chapter|section|page|kapitel|abschnitt|seite) )?\d", re.I)
 QUESTION = re.compile(r"\?(?:\W|$)")  # of an FAQ, whose answers are no steps
 NUMBER = re.compile(r"\s*\(?\d")
 
@@ -64,6 +65,11 @@ def judged_lists(
 def enumerates(sentence: str) -> bool:
     """Return whether a sentence says several things, as a list does."""
     return bool(ENUMERATION.search(sentence))
+
+
+def points_elsewhere(row: str) -> bool:
+    """Return whether a table row only says where the steps are: 'see chapter 6'."""
+    return bool(POINTER.search(row))
 
 
 def text_of_list(heading: str, text: str) -> str:

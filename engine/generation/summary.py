@@ -1,5 +1,6 @@
 """Summaries made of sentences of the passages: a small model leaves out what matters and mixes up what it keeps."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,7 +9,7 @@ from engine.generation.document_questions import ends_as_question
 from engine.generation.ranking import UnitRanker
 from engine.generation.section import MAX_SECTION_UNITS, SENTENCE_END
 from engine.prompt.named_documents import ALL_DOCUMENTS
-from engine.prompt.overlap import content_stems, content_words
+from engine.prompt.overlap import content_stems, content_words, stem
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.titles import parse_title
 from engine.prompt.units import Unit
@@ -16,6 +17,11 @@ from engine.prompt.units import Unit
 MAX_SUMMARIZED_PASSAGES = 3
 MAX_TOPIC_UNITS, MIN_TOPIC_UNITS = 4, 3  # of the best quotes, so many below one heading make it the topic
 NUM_SENTENCES = 6
+DOCUMENT_KIND = re.compile(
+    r"\b(?:document|file|report|letter|release|article|minutes|manual|policy|contract|lease|agreement|handbook|e-?mails?"
+    r"|presentation|slides|workbook|spreadsheet|dokument|datei|bericht|brief|protokoll|vertrag|handbuch|pr\u00e4sentation)\b",
+    re.I,
+)
 MAX_TITLE_PLACE = 3  # among the units of a passage
 MIN_CONTENT_WORDS = 4  # of a sentence in a summary
 QUESTION_WORD_WEIGHT = 4
@@ -56,11 +62,15 @@ def summary_units(prepared: PreparedPrompt, ranker: UnitRanker, likely: Sequence
 
 
 def _topic_units(prepared: PreparedPrompt, ranker: UnitRanker, likely: Sequence[Unit]) -> list[Unit]:
-    """Return what is below the heading of most of the best quotes, if the question has a word of it; often none."""
+    """Return what is below the heading of most of the best quotes, if the question has a word of it; often none.
+
+    None if the question is about a whole document, such as a report, unless that is a section's name.
+    """
     headings = [ranker.headings[unit] for unit in likely[:MAX_TOPIC_UNITS]]
     heading, count = Counter(headings).most_common(1)[0] if headings else ("", 0)
-    is_named = content_stems(heading) & content_stems(prepared.standalone_question)
-    if not is_named or count < MIN_TOPIC_UNITS:
+    question, title = prepared.standalone_question, content_stems(heading)
+    is_of_document = any(stem(kind.lower()) not in title for kind in DOCUMENT_KIND.findall(question))
+    if not title & content_stems(question) or count < MIN_TOPIC_UNITS or is_of_document:
         return []
     below = (unit for unit in ranker.units if ranker.headings[unit] == heading)
     return [unit for unit in below if unit.block.kind != "heading"][:MAX_SECTION_UNITS]

@@ -29,7 +29,7 @@ FORMER_HEADING = re.compile(
     r"\b(?:old|former|previous|outdated|superseded|alte[mnrs]?|bisherige[mnrs]?|ehemalige[mnrs]?)\b", re.I
 )
 PERIOD = re.compile(  # several years
-    rf"\b(?:since|from|until|till|between|seit|ab|bis|zwischen)\b.*{YEAR.pattern}", re.I
+    rf"\b(?:since|from|until|till|between|seit|ab|bis|zwischen)\b(?: \w+){{0,4}}? {YEAR.pattern}", re.I
 )
 YEAR_IN_NAME = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 

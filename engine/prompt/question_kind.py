@@ -58,10 +58,10 @@ THANKS = re.compile(  # and nothing else that asks for something
 GERMAN_AUXILIARY = (
     r"ist|sind|war|waren|darf|d\u00fcrfen|kann|k\u00f6nnen|muss|m\u00fcssen|soll|hat|haben|gibt|gilt|wird|werden|bin"
 )
-PLURAL = r"(?!(?:was|is|has|does)\b)\w+s"
+PLURAL = r"(?!(?:was|is|has|does|\w*(?:ss|us))\b)\w+s"
 PLURAL_VERB = (
-    r"(?:(?:never|always|also|only|still) )?(?:(?:are|were|do|did|have|must|ca)n.?t|are|were|do|did|have|can|may|must"
-    r"|will|in|mean|need|cost"
+    r"(?:(?:never|always|also|only|still) )?(?:(?:are|were|do|did|have|must|ca)n.?t|are|were|do(?:es)?|did|has|have|can"
+    r"|may|must|will|in|mean|need|cost"
     r"|include|cover|count|apply|contain|come|get|go|require|take|belong|qualify|offer|use|allow|show|give|make|run"
     r"|start|end|work|remain|\w+ed)"
 )
@@ -116,6 +116,8 @@ PATTERNS = {  # the first that matches decides
         r"\bwelche (?:\w+ )?\w+(?:en|e|er|n|s|l) (?:gibt|sind|waren|haben|hat|werden|geh\u00f6ren|m\u00fcssen"
         r"|k\u00f6nnen|kann|d\u00fcrfen|bekomm|brauch|decken|stehen|fehlen|bietet|enth)",
         r"\b(?:an|in|auf|bei|zu) welchen \w+n\b",
+        r"\bwhat(?:['\u2019 ]?s| is| comes?) (?:all )?(?:in(?:side)? (?:the|my) (?:box|package|kit)|included)\b"
+        r"|\bwas ist im (?:lieferumfang|karton|paket)|\ball (?:of )?the \w+s,? please\b",
         r"^was (?:ist|sind|war|waren|wird|werden) (?:denn )?alles\b|^what all\b",
         r"^(?:the )?(?:top|main|key|biggest|major) (?:\w+ )?\w+s\b(?!.*\b(?:is|are|was|were|did|does?|has|have)\b)"
         r"|\bwho (?:all|makes? up|sits on|are (?:the|our|its))\b"

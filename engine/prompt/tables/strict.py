@@ -34,14 +34,14 @@ MEAN = re.compile(r"\b(?:on average|average|the mean|durchschnitt\w*|im (?:schni
 SAYS_WHICH = re.compile(r"\b(?:old|big|long|far|often|year|day|date|time|place|part|kind|sort|more|per|lange)\b", re.I)
 EMPTY_WORD = re.compile(
     r"\b(?:all|c[oa]me|ma[dk]e|g[eo]t|issued|dated?|received?|works?|working|here|placed?|book(?:ed)?|record(?:ed)?"
-    r"|list(?:ed)?|mark(?:ed)?|tied|up|us|went|go|during|gab|liegt|liegen|arbeiten|arbeitet"
+    r"|list(?:ed)?|mark(?:ed)?|tied|up|us|went|go|during|still|currently|noch|gab|liegt|liegen|arbeiten|arbeitet"
     r"|alle[nrs]?|eintr\u00e4ge?|eintrag|gemacht|erfasst|gebucht|verbucht|eingegangen|w\u00e4hrend|hat|hatten?)\b",
     re.I,
 )
 EMPTY = (CLITIC, ALL, ALL_ROWS, SUM, EMPTY_WORD)  # what does not say which rows are meant
 LIST_WORD = re.compile(  # likewise, of a question that asks for a list
-    r"\b(?:list|show|find|give|name[ds]?|which|that|those|ones?|places?|things|still|yet|currently|everyone|everybody"
-    r"|there|from|due|assigned|owned|belong\w*|costs?|kosten|kostet|orte?|nenn\w*|zeig\w*|liste\w*|gibt|noch|stehen|sind)\b",
+    r"\b(?:list|show|find|give|name[ds]?|which|that|those|ones?|places?|things|yet|everyone|everybody"
+    r"|there|from|due|assigned|owned|belong\w*|costs?|kosten|kostet|orte?|nenn\w*|zeig\w*|liste\w*|gibt|stehen|sind)\b",
     re.I,
 )
 SHOW_ME = re.compile(r"\b(?:show|give|tell|find|zeige?|nenne?) (?:me|us|mir|uns)\b", re.I)

@@ -23,7 +23,7 @@ from engine.prompt.tables.conditions import conditions, date_column, rows_that_m
 from engine.prompt.tables.dates import MONTHS, are_day_first, full_date
 
 LEAST = (
-    r"least|fewest|lowest|smallest|shortest|cheapest|lightest|earliest|slowest|quietest|youngest|narrowest|coldest"
+    r"least|fewest|lowest|smallest|shortest|cheapest|lightest|earliest|slowest|quietest|youngest|narrowest|coldest|thinnest"
     r"|wenigsten|geringste\w*|niedrigste\w*|kleinste\w*|k\u00fcrzeste\w*|billigste\w*|g\u00fcnstigste\w*|leichteste\w*"
     r"|fr\u00fcheste\w*|langsamste\w*|leiseste\w*|j\u00fcngste\w*|schmalste\w*|k\u00e4lteste\w*"
 )
@@ -33,7 +33,7 @@ LATEST = (
 )
 MOST = (
     rf"{LATEST}|{EARLIEST}|most|highest|biggest|largest|greatest|longest|heaviest|fastest|loudest|widest|tallest|dearest|top"
-    r"|hottest|warmest|deepest"
+    r"|hottest|warmest|deepest|thickest"
     r"|meisten|h\u00f6chste\w*|gr\u00f6\u00dfte\w*|l\u00e4ngste\w*|schwerste\w*|w\u00e4rmste\w*"
     r"|schnellste\w*|teuerste\w*|lauteste\w*|breiteste\w*|tiefste\w*"
 )
@@ -54,7 +54,7 @@ DIMENSIONS = (  # adjectives, and what a header or label calls that which they c
     (r"light|heav|leicht|schwer", r"weight|mass\b|gewicht|masse\b"),
     (
         r"cheap|dear|\w* ?expensive|billig|g\u00fcnstig|teuer",
-        r"price|cost|fee|rent\b|rate\b|preis|kosten|geb\u00fchr|miete",
+        r"price|cost|fee|rent\b|rate\b|amount|preis|kosten|geb\u00fchr|miete|betrag",
     ),
     (r"quiet|loud|leise|laut", r"noise|sound|loudness|lautst\u00e4rke|ger\u00e4usch|l\u00e4rm"),
     (r"fast|slow|schnell|langsam", r"speed|tempo\b|geschwindigkeit|time\b|duration|zeit\b|dauer"),
@@ -63,6 +63,7 @@ DIMENSIONS = (  # adjectives, and what a header or label calls that which they c
     (r"big|larg|gr\u00f6\u00dfte", r"amount|total|betrag|summe|gesamt"),
     (r"long|short|l\u00e4ng|k\u00fcrz", r"length|duration|l\u00e4nge|dauer|laufzeit"),
     (r"deep|tief", r"depth|tiefe"),
+    (r"thick|thin", r"thickness|diameter"),
     (r"young|old|j\u00fcng|\u00e4lte", r"\bage\b|alter\b"),
     (r"hot|warm|cold|w\u00e4rm|k\u00e4lt", r"temperatur"),
 )

@@ -37,6 +37,11 @@ COUNT_OF = re.compile(
     r"|^(?P<german>(?:was ist )?(?:die )?(?:gesamt)?(?:an)?zahl (?:der|aller|an|von) )",
     re.I,
 )
+MONEY_IN_ALL = re.compile(  # 'how much' of rows that meet conditions
+    r"^how much (?:money\b|(?:is|was|were|did|do|have|has)\b.*\b(?:spen[dt]|paid|open|unpaid|outstanding|overdue|owed))"
+    r"|^wie ?viel (?:geld\b|.*\b(?:ausgegeben|gezahlt|bezahlt|offen|unbezahlt|f\u00e4llig))",
+    re.I,
+)
 ANY = re.compile(r"^(?:(?:are|is) there(?: still)?(?: any)?|(?P<german>(?:gibt es|haben wir)(?: noch)?))\b", re.I)
 OF = re.compile(rf"\s(?:of|with|without|{PREPOSITION})(?:\s.*|$)", re.I | re.S)  # what follows the word that is counted
 AMOUNT_WORD = re.compile(
@@ -86,7 +91,7 @@ NO_ROWS = TableRows()
 
 def asks_for_result(question: str) -> bool:
     """Return whether a question may ask for a number, sum or mean of rows, or whether there are any."""
-    return any(pattern.search(question) for pattern in (COUNTED, COUNT_OF, ANY, SUM, MEAN))
+    return any(pattern.search(question) for pattern in (COUNTED, COUNT_OF, MONEY_IN_ALL, ANY, SUM, MEAN))
 
 
 def result_of_rows(question: str, rows: Sequence[Cells], about: str) -> tuple[list[int], str]:

@@ -366,6 +366,13 @@ def test_a_summary_of_a_topic_quotes_the_section_that_has_most_of_the_best_quote
     assert texts_of(quotes) == ["a ferry in May", "a ferry in June", "a pier"]
 
 
+def test_a_summary_of_a_report_is_not_one_of_its_sections():
+    plans = "- a ferry in May\n- a ferry in June\n- a pier"
+    text = f"# Ferry news\n\nPelham has ordered two new ships for its line.\n\n## The ferries\n\n{plans}"
+    quotes = evidence("Sum up the report about the ferries.", Scorer("May", "June", "a pier"), text).quoted_answer()
+    assert texts_of(quotes) == ["Ferry news", "Pelham has ordered two new ships for its line."]
+
+
 def test_a_summary_of_all_documents_has_the_title_of_each_and_the_sentence_it_opens_with():
     texts = (
         "## 1. Pump manual\n\nDear all,\n\nClean the pump once a month. Rinse the sieve every second day.",

@@ -100,3 +100,10 @@ def test_what_is_not_covered_is_the_list_or_sentence_that_says_so(question):
     sentence = "The warranty does not cover damage by limescale; seals; and repairs by others."
     text = f"{sentence} A repair outside the warranty costs 89, 109 or 139 pounds."
     assert texts_of(evidence(question, Scorer("limescale", "139"), text).quoted_answer()) == [sentence]
+
+
+def test_a_row_that_only_says_where_the_steps_are_does_not_replace_them():
+    steps = "1. Turn the screw clockwise.\n2. Wait for shavings."
+    text = f"| Fault: not cut | Remedy: Adjust the plate, see chapter 6 |\n\n## 6. Plate\n\n{steps}"
+    found = evidence("How do I adjust the plate?", Scorer("Adjust the plate"), text, encoder=Encoder("plate"))
+    assert texts_of(found.quoted_answer()) == [steps]

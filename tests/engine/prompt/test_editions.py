@@ -36,6 +36,8 @@ def test_one_edition_is_never_excluded():
 
 def test_a_comparison_means_several_editions():
     assert tells_edition("What is the limit in 2025?") and not tells_edition("What changed since 2023?")
+    assert tells_edition("Can apprentices work from home now (2025)?")  # 'from' begins no period
+    assert not tells_edition("What did it cost from the end of 2023?")
 
 
 def test_a_heading_tells_what_is_no_longer_in_force_unless_the_question_asks_for_it():

@@ -23,6 +23,8 @@ QUESTIONS = {
         "Was kostet der Saal?",
         "Between which hours are trucks allowed?",
         "Which bike charges fastest?",
+        "Which bus does the tour use?",
+        "What is in the report about fees?",
         "Was hat die Pflege im Jahr 2024 gekostet?",
     ),
     QuestionKind.YES_NO: (
@@ -38,6 +40,10 @@ QUESTIONS = {
     QuestionKind.LIST: (
         "Where does the money come from? All of them please.",
         "List the five risks.",
+        "Which risks does the board see?",
+        "What is in the box?",
+        "When will they not pay? All the exclusions please",
+        "Was ist alles nicht versichert?",
         "Which invoices over 500 euros are unpaid?",
         "Which employees started before 2020?",
         "Which tickets aren't closed yet?",

@@ -3,7 +3,7 @@
 import pytest
 
 from engine.prompt.tables.strict import listed_by_conditions
-from engine.prompt.tables.totals import result_of_rows
+from engine.prompt.tables.totals import asks_for_result, result_of_rows
 
 ROWS = [
     [
@@ -408,3 +408,24 @@ def test_numbers_are_added_up_where_only_the_rows_that_are_meant_have_plain_ones
     )
     result = "\u00a32,280.00 (sum: Amount; 2 rows; Due: 29 August 2025)"
     assert result_of_rows("What is the total of the payments due on 29 August 2025?", rows, "")[1] == result
+
+
+@pytest.mark.parametrize(
+    ("question", "result"),
+    [
+        ("How much money is still open for Penmoor?", "140.50 (sum: Amount; 2 rows; Place: Penmoor; Status: open)"),
+        ("How much has been paid for Ashby?", ""),  # in one row, which answers
+        ("How much is open for late bookings?", ""),  # 'late' may be a condition
+    ],
+)
+def test_how_much_money_is_the_sum_of_several_rows(question, result):
+    rows = table(
+        "Booking; Place; Amount; Status",
+        "B-1; Penmoor; 99.00; open",
+        "B-2; Penmoor; 55.00; paid",
+        "B-3; Ashby; 68.00; paid",
+        "B-4; Penmoor; 41.50; open",
+        "B-5; Ashby; 12.00; open",
+    )
+    assert asks_for_result(question)
+    assert result_of_rows(question, rows, "bookings.csv")[1] == result
