@@ -24,7 +24,6 @@ QUESTIONS = {
         "Between which hours are trucks allowed?",
         "Which bike charges fastest?",
         "Which bus does the tour use?",
-        "What is in the report about fees?",
         "Was hat die Pflege im Jahr 2024 gekostet?",
     ),
     QuestionKind.YES_NO: (
