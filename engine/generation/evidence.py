@@ -333,7 +333,7 @@ class Evidence:
     def _list(self) -> list[Quote]:
         """Return the list or rows that a question asks for; rows of the best quote's table before others."""
         best, others = self._likely[:1], self._likely[1:]
-        enumerations = [unit for unit in self._likely[:MAX_RESCORED_UNITS] if self._enumerates(unit)]
+        enumerations = list(filter(self._enumerates, nearly_best([self._ranked])[:MAX_RESCORED_UNITS]))
         attempts = chain(
             (self._quotes(self._tables.matching_rows(unit)) for unit in best),
             iter([self._best_list()]),

@@ -116,7 +116,8 @@ PATTERNS = {  # the first that matches decides
         r"\bwelche (?:\w+ )?\w+(?:en|e|er|n|s|l) (?:gibt|sind|waren|haben|hat|werden|geh\u00f6ren|m\u00fcssen"
         r"|k\u00f6nnen|kann|d\u00fcrfen|bekomm|brauch|decken|stehen|fehlen|bietet|enth)",
         r"\b(?:an|in|auf|bei|zu) welchen \w+n\b",
-        r"\bwhat(?:['\u2019 ]?s| is| comes?) (?:all )?(?:in(?:side)? (?:the|my) (?:box|package|kit)|included)\b"
+        r"\bwhat(?:['\u2019 ]?s| is| comes?| should be) (?:all )?"
+        r"(?:in(?:side)? (?:the|my) (?:box|carton|package|kit)|included)\b"
         r"|\bwas ist im (?:lieferumfang|karton|paket)|\ball (?:of )?the \w+s,? please\b",
         r"^was (?:ist|sind|war|waren|wird|werden) (?:denn )?alles\b|^what all\b",
         r"^(?:the )?(?:top|main|key|biggest|major) (?:\w+ )?\w+s\b(?!.*\b(?:is|are|was|were|did|does?|has|have)\b)"

@@ -21,7 +21,8 @@ TOTAL = re.compile(  # what a row with a total begins with, or ends with: 'Energ
 )
 REQUESTED = re.compile(  # 'which fence company was', 'the cheapest flour'; of several words, the last one is asked for
     rf"\b(?:which|what|welche[rsnm]?)\s+(?:(?:[\w-]+\s+){{1,3}}?(?P<head>[^\W\d_]+)\s+(?:{AUXILIARY})\b"
-    r"|(?P<first>[^\W\d_]+))|^(?:the\s+)?(?:(?:most|least)\s+\w+|\w+est)\s+(?P<noun>[^\W\d_]+)",
+    r"|(?P<first>[^\W\d_]+)(?:\s+(?P<second>[^\W\d_]+))?)"
+    r"|^(?:the\s+)?(?:(?:most|least)\s+\w+|\w+est)\s+(?P<noun>[^\W\d_]+)",
     re.I,
 )
 WHOLE_AMOUNT = re.compile(r"\b(?:amount|total|sum|betrag|summe|gesamt)", re.I)  # not of one piece
@@ -47,15 +48,18 @@ def is_total(row: Cells) -> bool:
 
 
 def requested_header(question: str, headers: Sequence[str]) -> str | None:
-    """Return the header that the question asks for by name: 'Which customer ...'."""
-    words = {stem(word.lower()) for match in REQUESTED.finditer(question) if (word := match[match.lastgroup or 0])}
-    return next((header for header in headers if words & content_stems(header)), None)
+    """Return the header that the question asks for by name: 'Which customer ...', 'Which budget item goes ...'."""
+    matches = list(REQUESTED.finditer(question))
+    second = {stem(match["second"].lower()) for match in matches if match["second"]}
+    words = {stem(word.lower()) for match in matches if (word := match["head"] or match["first"] or match["noun"])}
+    whole = (header for header in headers if len(own := content_stems(header)) == 1 and own <= second)
+    return next(whole, next((header for header in headers if words & content_stems(header)), None))
 
 
 def requested_word(question: str) -> str | None:
     """Return the word for what a question first asks for."""
     match = REQUESTED.search(question)
-    return match[match.lastgroup or 0] if match else None
+    return (match["head"] or match["first"] or match["noun"]) if match else None
 
 
 def named_header(question: str, headers: Sequence[str]) -> str | None:

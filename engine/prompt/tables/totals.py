@@ -46,7 +46,7 @@ ANY = re.compile(r"^(?:(?:are|is) there(?: still)?(?: any)?|(?P<german>(?:gibt e
 OF = re.compile(rf"\s(?:of|with|without|{PREPOSITION})(?:\s.*|$)", re.I | re.S)  # what follows the word that is counted
 AMOUNT_WORD = re.compile(
     r"\b(?:costs?|spen[dt]|spending|paid|pays?|payments?|money|prices?|expen(?:ses?|diture)|earn(?:ed|s|ings)?"
-    r"|revenues?|incomes?|worth|amounts?|billed|charged|kosten?|kostete[nt]?|gekostet|bezahlt|bezahlen|gezahlt"
+    r"|revenues?|incomes?|worth|amounts?|billed|charge[ds]?|kosten?|kostete[nt]?|gekostet|bezahlt|bezahlen|gezahlt"
     r"|zahlen|ausgegeben|ausgaben?|geld|verdient|verdienen|einnahmen?|eingenommen|umsatz|ums\u00e4tze|betr\u00e4gt|betrag"
     r"|betr\u00e4ge|wert|kostet)\b",
     re.I,

@@ -64,6 +64,13 @@ def test_a_sentence_that_enumerates_can_answer_instead_of_a_list(sentence, wins)
     assert texts_of(found.quoted_answer()) == [sentence if wins else "- Monday\n- Friday"]
 
 
+def test_a_sentence_that_enumerates_does_not_replace_a_much_better_one():
+    hours = "Service line: 0800 555 0143, Saturday 9 am to 1 pm."
+    text = f"{hours}\n\n## Work\n\nOur hours are from 7 am to 8 pm, 10 am to 3 pm and 10 am to 1 pm."
+    found = evidence("What are the hours of the service line on Saturday?", Scorer("9 am"), text)
+    assert texts_of(found.quoted_answer()) == [hours]
+
+
 def test_a_sentence_that_enumerates_answers_if_the_only_list_is_about_something_else():
     sentence = "Phones, bicycles and skis are not covered at all."
     text = f"## Luggage\n\nBags are covered. {sentence}\n\n## Trips\n\n- a storm\n- a strike"
