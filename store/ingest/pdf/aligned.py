@@ -257,7 +257,8 @@ def _header_rows(rows: Sequence[list[Segment]], start: int, lines: Sequence[floa
 def _spread(row: list[Segment], gaps: Sequence[Gap], rows: Sequence[list[Segment]]) -> list[str]:
     """Return a header row's text for each column; a text over several columns goes to each of them."""
     texts = [""] * (len(gaps) + 1)
-    if len(row) >= len(gaps):
+    is_below = any(len(above) > len(gaps) for above in rows[: rows.index(row)])  # further lines of its header's cells
+    if is_below or len(row) >= len(gaps):
         for segment in row:
             column = _column(segment, gaps)
             texts[column] = " ".join(filter(None, [texts[column], segment.text]))
@@ -277,7 +278,8 @@ def _continues(texts: Sequence[str], above: Sequence[str]) -> bool:
     if sum(map(bool, texts)) >= sum(map(bool, above)):
         return False
     has_values = any(VALUE.match(text) and VALUE.match(other) for text, other in zip(texts, above, strict=True))
-    return not has_values and (not texts[0] or texts[0][0].islower())
+    is_open = above[0].count("(") > above[0].count(")")  # 'Junior (under' goes on with '18)'
+    return not has_values and (not texts[0] or texts[0][0].islower() or is_open)
 
 
 def _is_contents(table: Table) -> bool:

@@ -12,6 +12,7 @@ from store.ingest.pdf.tables import Table
 
 MIN_LINES = 3  # of prose in each column
 MIN_PROSE_CHARS = 12  # in a line; entries of a table are shorter
+MIN_CELLS = 3  # of a row that is one of a table
 MAX_DIGITS = 0.3  # of its characters
 MIN_LOWER = 2  # lines that start in lower case: they go on with a sentence
 NUM_BINS = 500  # over the width of a region
@@ -145,7 +146,11 @@ def _is_prose(boxes: Sequence[Box]) -> bool:
     """Return whether boxes are lines of running text, rather than cells of a table."""
     rows = rows_of(box for box in boxes if isinstance(box, Segment))
     texts = [" ".join(segment.text for segment in row) for row in rows]
-    lines = [text for text in texts if len(text) >= MIN_PROSE_CHARS and not _is_numeric(text)]
+    lines = [
+        text
+        for row, text in zip(rows, texts, strict=True)
+        if len(row) < MIN_CELLS and len(text) >= MIN_PROSE_CHARS and not _is_numeric(text)
+    ]
     is_cased = any(line.upper() != line.lower() for line in lines)
     num_lower = sum(line[0].islower() for line in lines)
     return len(lines) >= MIN_LINES and 2 * len(lines) > len(texts) and (num_lower >= MIN_LOWER or not is_cased)

@@ -388,3 +388,37 @@ def test_raised_numbers_are_superscripts_and_lowered_ones_follow_without_a_space
     line = text(72, 172, "We need 612 m") + text(136, 168, "3", size=8) + text(141, 172, ", saving CO")
     line += text(192, 177, "2", size=8) + text(200, 172, "this year.")
     assert read(text(72, 100, BODY) + line).split("\n\n")[1] == "We need 612 m\u00b3, saving CO2 this year."
+
+
+def test_a_table_without_lines_below_text_is_not_torn_into_columns():
+    lines = "Wait at least five minutes until the lamp on the drive is out, before you\nlift the belt off."
+    page = "".join(text(72, 72 + 30 * number, lines) for number in range(4))
+    rows = [
+        ("Part", "Check", "Replace", "Order no.", "Torque"),
+        ("Drive belt", "monthly", "2 years", "LS-10", "-"),
+        ("Door seal", "weekly", "18 months", "LS-11", "-"),
+        ("Inlet valve", "yearly", "when leaking", "LS-12", "2.5"),
+        ("Outlet valve", "yearly", "when leaking", "LS-13", "2.5"),
+        ("Bearing set", "yearly", "10,000 hours", "LS-14", "48"),
+        ("Shock absorber", "6 months", "5 years", "LS-15", "22"),
+    ]
+    found = read(page + cells(rows, y=220, xs=(72, 190, 260, 350, 430), step=14)).split("\n\n")[-1].split("\n")
+    assert found[0] == "| Part: Drive belt | Check: monthly | Replace: 2 years | Order no.: LS-10 | Torque: - |"
+    assert len(found) == 6 and found[3].startswith("| Part: Outlet valve | Check: yearly | Replace: when leaking |")
+
+
+def test_a_header_of_two_lines_and_a_name_in_brackets_stay_in_their_columns():
+    rows = [
+        ("Membership", "Per year", "Joining", "Notes"),
+        ("", "", "fee", ""),
+        ("Adult", "240", "30", "a"),
+        ("Junior (under", "110", "none", "b"),
+        ("18)", "", "", ""),
+        ("Family", "420", "45", "c"),
+    ]
+    lines = "72 676 m 500 676 l S 72 600 m 500 600 l S "
+    assert read(cells(rows, xs=(72, 200, 300, 400), step=12) + lines) == (
+        "| Membership: Adult | Per year: 240 | Joining fee: 30 | Notes: a |\n"
+        "| Membership: Junior (under 18) | Per year: 110 | Joining fee: none | Notes: b |\n"
+        "| Membership: Family | Per year: 420 | Joining fee: 45 | Notes: c |"
+    )
