@@ -137,20 +137,30 @@ def _are_columns(left: Sequence[Box], right: Sequence[Box], rules: Sequence[Rule
     is_prose = _is_prose(left), _is_prose(right)
     if not any(is_prose):
         return False
-    text, other = (left, right) if is_prose[0] else (right, left)
-    segments, lines = ([box for box in side if isinstance(box, Segment)] for side in (other, text))
-    return all(is_prose) or len(segments) < len(other) or is_table_beside(segments, lines, rules)
+    are_cells = _are_cells(left, right)
+    sides = [(left, right), (right, left)] if are_cells else [(left, right) if is_prose[0] else (right, left)]
+    for text, other in sides:
+        segments, lines = ([box for box in side if isinstance(box, Segment)] for side in (other, text))
+        is_beside = len(segments) < len(other) or is_table_beside(segments, lines, rules)
+        if (all(is_prose) and not are_cells) or (is_beside and _is_prose(text)):
+            return True
+    return False
+
+
+def _are_cells(left: Sequence[Box], right: Sequence[Box]) -> bool:
+    """Return whether most rows with a part on each side of a gutter have three parts or more, as those of a table."""
+    ids = set(map(id, left))
+    rows = rows_of(box for box in (*left, *right) if isinstance(box, Segment))
+    shared = [row for row in rows if len({id(box) in ids for box in row}) == 2]
+    num_cells = sum(len(row) >= MIN_CELLS for row in shared)
+    return num_cells >= MIN_LINES and 2 * num_cells > len(shared)
 
 
 def _is_prose(boxes: Sequence[Box]) -> bool:
     """Return whether boxes are lines of running text, rather than cells of a table."""
     rows = rows_of(box for box in boxes if isinstance(box, Segment))
     texts = [" ".join(segment.text for segment in row) for row in rows]
-    lines = [
-        text
-        for row, text in zip(rows, texts, strict=True)
-        if len(row) < MIN_CELLS and len(text) >= MIN_PROSE_CHARS and not _is_numeric(text)
-    ]
+    lines = [text for text in texts if len(text) >= MIN_PROSE_CHARS and not _is_numeric(text)]
     is_cased = any(line.upper() != line.lower() for line in lines)
     num_lower = sum(line[0].islower() for line in lines)
     return len(lines) >= MIN_LINES and 2 * len(lines) > len(texts) and (num_lower >= MIN_LOWER or not is_cased)
