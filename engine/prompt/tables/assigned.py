@@ -23,12 +23,21 @@ ASSIGNED = re.compile(
 )
 
 
+STILL = re.compile(r"\b(?:still|open|noch|offen\w*)\b", re.I)
+HOW_MANY = re.compile(r"^(?:how many|wie viele)\b", re.I)
+DONE = re.compile(r"done|closed|complete[d]?|finished|resolved|yes|ja|erledigt|abgeschlossen|fertig|\u2713|x", re.I)
+
+
 def assigned_rows(question: str, rows: Sequence[Cells]) -> list[int]:
-    """Return the rows that are assigned to the person whose tasks a question asks for; often none."""
-    match = ASKS_FOR_TASKS.search(question)
+    """Return the rows that are assigned to the person whose tasks a question asks for; often none.
+
+    Those that are done are left out if it asks what there still is to do.
+    """
+    match = None if HOW_MANY.match(question) else ASKS_FOR_TASKS.search(question)
     name = match[match.lastgroup or 0] if match else ""
     return [
         index
         for index, row in (data_rows(rows) if name else ())
         if any(ASSIGNED.fullmatch(header) and has_words(value, name) for header, value in row)
+        and not (STILL.search(question) and any(DONE.fullmatch(value.strip()) for _, value in row))
     ]

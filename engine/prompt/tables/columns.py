@@ -19,10 +19,10 @@ TOTAL = re.compile(  # what a row with a total begins with, or ends with: 'Energ
     r"|gesamt(?:betrag|ergebnis|kosten|wert)?|mittel)\b(?!-)|.{0,80}\b(?:total|summe|gesamt|ergebnis)\W*$",
     re.I,
 )
-REQUESTED = re.compile(  # 'which fence company was', 'the cheapest flour'; of several words, the last one is asked for
-    rf"\b(?:which|what|welche[rsnm]?)\s+(?:(?:[\w-]+\s+){{1,3}}?(?P<head>[^\W\d_]+)\s+(?:{AUXILIARY})\b"
-    r"|(?P<first>[^\W\d_]+)(?:\s+(?P<second>[^\W\d_]+))?)"
-    r"|^(?:the\s+)?(?:(?:most|least)\s+\w+|\w+est)\s+(?P<noun>[^\W\d_]+)",
+VERB = rf"(?!am\b)(?:{AUXILIARY})"  # 'am' is German too: 'am billigsten'
+REQUESTED = re.compile(  # 'which fence company was'; of several words, the last one is asked for
+    rf"\b(?:which|what|welche[rsnm]?)\s+(?!(?:{VERB})\b)(?:(?:[\w-]+\s+){{1,3}}?(?P<head>[^\W\d_]+)\s+{VERB}\b"
+    r"|(?P<first>[^\W\d_]+)(?:\s+(?P<second>[^\W\d_]+))?)",
     re.I,
 )
 WHOLE_AMOUNT = re.compile(r"\b(?:amount|total|sum|betrag|summe|gesamt)", re.I)  # not of one piece
@@ -51,15 +51,16 @@ def requested_header(question: str, headers: Sequence[str]) -> str | None:
     """Return the header that the question asks for by name: 'Which customer ...', 'Which budget item goes ...'."""
     matches = list(REQUESTED.finditer(question))
     second = {stem(match["second"].lower()) for match in matches if match["second"]}
-    words = {stem(word.lower()) for match in matches if (word := match["head"] or match["first"] or match["noun"])}
-    whole = (header for header in headers if len(own := content_stems(header)) == 1 and own <= second)
-    return next(whole, next((header for header in headers if words & content_stems(header)), None))
+    if headers and second & content_stems(headers[0]) and len(content_stems(headers[0])) == 1:
+        return headers[0]
+    words = {stem((match["head"] or match["first"]).lower()) for match in matches}
+    return next((header for header in headers if words & content_stems(header)), None)
 
 
-def requested_word(question: str) -> str | None:
-    """Return the word for what a question first asks for."""
+def requested_word(question: str) -> str:
+    """Return the word for what a question asks for after 'which' or 'what'; '' if there is none."""
     match = REQUESTED.search(question)
-    return (match["head"] or match["first"] or match["noun"]) if match else None
+    return (match["head"] or match["first"]) if match else ""
 
 
 def named_header(question: str, headers: Sequence[str]) -> str | None:

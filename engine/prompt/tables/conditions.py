@@ -67,6 +67,9 @@ MAX_LIMITS = 8  # or dates in a question; each is looked for in all rows
 MAX_VALUE_WORDS = 4  # after 'not'
 UNIT_HEADER = re.compile(r"units?|unit of measure|currency|einheit|w\u00e4hrung", re.I)
 STATE_DATE = re.compile(r"birth|born|geb(?:urt|oren)|best before|expir|valid|until|g\u00fcltig|\bbis\b|ablauf", re.I)
+BIRTH_DATE = re.compile(r"birth|born|geb(?:urt|oren)", re.I)
+AGES = re.compile(r"\b(?:oldest|youngest|\u00e4lteste\w*|j\u00fcngste\w*)\b", re.I)
+NEWEST = re.compile(r"\b(?:newest|latest|most recent(?:ly)?|neue?ste\w*)\b", re.I)
 START_DATE = re.compile(r"start|join|since|began|created|opened|founded|beginn|eintritt|seit", re.I)
 PLAIN_DATE = re.compile(r"date|datum|day|tag", re.I)
 NUM_SHARED_LETTERS = 4
@@ -349,13 +352,14 @@ def _date_conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | 
 def date_column(question: str, rows: Sequence[Cells], is_strict: bool = False) -> str | None:
     """Return the column of dates that a question means: one that it names, or 'Date', or else the only one.
 
-    If strict, that has to be one of when something began.
+    If strict, that has to be one of when something began, for a question about the newest.
     """
     columns = _date_columns(rows)
     stems = {word[:NUM_SHARED_LETTERS] for word in content_stems(question)}  # 'closed' in 'Closing date'
     named = [header for header in columns if {word[:NUM_SHARED_LETTERS] for word in content_stems(header)} & stems]
     named = (
         named
+        or [header for header in columns if AGES.search(question) and BIRTH_DATE.search(header)]
         or [header for header in columns if PLAIN_DATE.fullmatch(header)]
         or [header for header in columns if (START_DATE.search(header) if is_strict else not STATE_DATE.search(header))]
     )

@@ -1,13 +1,14 @@
 """Which row or column of a table has the superlative that a question asks for: 'Which model is the lightest?'."""
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from engine.prompt.followups import YEAR
-from engine.prompt.overlap import content_stems
-from engine.prompt.question_kind import AUXILIARY
+from engine.prompt.overlap import MIN_PART, content_stems, content_words, stem
+from engine.prompt.question_kind import AUXILIARY, PREPOSITION, split_parts
 from engine.prompt.tables.amounts import DIGITS, NUMBER, separators, signed_number
 from engine.prompt.tables.columns import (
     MIN_SHARE,
@@ -21,6 +22,8 @@ from engine.prompt.tables.columns import (
 )
 from engine.prompt.tables.conditions import conditions, date_column, rows_that_meet
 from engine.prompt.tables.dates import MONTHS, are_day_first, full_date
+from engine.prompt.tables.strict import EMPTY, MEAN, words_of
+from engine.text import split_words
 
 LEAST = (
     r"least|fewest|lowest|smallest|shortest|cheapest|lightest|earliest|slowest|quietest|youngest|narrowest|coldest|thinnest"
@@ -29,7 +32,8 @@ LEAST = (
 )
 EARLIEST = r"earliest|oldest|first(?=\W*$)|fr\u00fcheste\w*|\u00e4lteste\w*|zuerst"
 LATEST = (
-    r"latest|newest|most recent(?:ly)?|last(?=\W*$)|neue?ste\w*|aktuellste\w*|j\u00fcngste\w*|sp\u00e4teste\w*|zuletzt"
+    r"latest|newest|youngest|most recent(?:ly)?|last(?=\W*$)|neue?ste\w*|aktuellste\w*|j\u00fcngste\w*"
+    r"|sp\u00e4teste\w*|zuletzt"
 )
 MOST = (
     rf"{LATEST}|{EARLIEST}|most|highest|biggest|largest|greatest|longest|heaviest|fastest|loudest|widest|tallest|dearest|top"
@@ -40,8 +44,36 @@ MOST = (
 ASKS_WHICH = re.compile(r"\b(?:which|who|whose|welche[rsnm]?|wer|wo|where|what(?!['\u2019]s| is))\b", re.I)
 ASKS_WHAT = re.compile(r"\bwhat(?:['\u2019]s| is)\b|\bwas ist\b", re.I)
 ORDINAL = re.compile(
-    r"\b(?:second|third|fourth|fifth|\d+(?:nd|rd|th)?|two|three|four|five|zwei(?:t\w*)?|drei|dritt\w*|vier\w*) $", re.I
+    r"\b(?:second|third|fourth|fifth|\d+(?:nd|rd|th)?|two|three|four|five|zwei(?:t\w*)?|drei|dritt\w*|vier\w*)[ -]$",
+    re.I,
 )  # before a superlative: the second, or several
+SEVERAL = re.compile(
+    r"\b(?:two|three|four|five|six|ten|\d+|zwei|drei|vier|f\u00fcnf|zehn) (?:\w+ ){1,2}"
+    r"(?:are|were|have|sind|waren|haben)\b",
+    re.I,
+)
+DERIVED = re.compile(  # what no cell says, unless a header does
+    r"\b(?:f[ae]ll(?:en)?|drop(?:ped)?|r[io]se|risen|increas\w*|decreas\w*|gr[eo]w\w*|chang\w*|improv\w*|difference|gap|overrun"
+    r"|over budget|conceded|per|gestiegen|gefallen|gesunken|differenz|pro)\b",
+    re.I,
+)
+EXCEPT = re.compile(
+    r"\b(?:except|exclud\w*|without|not counting|other than|apart from|besides|ohne|au\u00dfer|bis auf)\b", re.I
+)
+GENERIC = re.compile(  # words for what the rows are, and verbs that say nothing
+    r"\b(?:ones?|items?|things?|products?|articles?|models?|options?|company|companies|firms?|suppliers?|providers?"
+    r"|places?|bills?|entry|entries|records?|orders?|bookings?|purchases?|payments?|expenses?|person|people"
+    r"|employees?|members?|staff|kinds?|types?|of the year|so far|ever|together|costs?|pays?|sells?|uses?|needs?"
+    r"|takes?|took|zusammen|produkt\w*|artikel|modelle?|firma|anbieter|mitarbeiter\w*|kostet|braucht|verbraucht)\b",
+    re.I,
+)
+NOUN_END = re.compile(rf"{PREPOSITION}|{AUXILIARY}|of|with|without|than|that|which|who|so|all|do|have|cost|costs|ever")
+WHO = re.compile(r"(?:who|wer)\b", re.I)
+AGE = re.compile(r"\bage\b|\balter\b", re.I)
+TIME_TITLE = re.compile(
+    r"\btimes?\b|duration|zeit|dauer|\b(?:days?|hours?|minutes?|seconds?|min|sec|tage|stunden)\b", re.I
+)
+MAX_NOUN_WORDS = 4
 PRONOUN = re.compile(r"most|least|fewest|meisten|wenigsten", re.I)  # 'what is the most that I may spend?'
 SUPERLATIVE = re.compile(
     rf"(?:(?:{ASKS_WHICH.pattern}|{ASKS_WHAT.pattern}).{{0,200}}?\b|^(?:the |der |die |das )?)"
@@ -107,11 +139,15 @@ def extreme_cell(question: str, rows: Sequence[Cells], similarities: Mapping[str
     similarities  of the headers and labels to the question; they decide what is compared if no word does
     """
     match = SUPERLATIVE.search(question)
-    if match is None or ORDINAL.search(question[: match.start("superlative")]):
+    if match is None or ORDINAL.search(question[: match.start("superlative")]) or SEVERAL.search(question):
+        return None
+    headers = " ".join({header for row in rows for header, _ in row})
+    is_derived = any(word.lower() not in headers.lower() for word in DERIVED.findall(question))
+    if is_derived or EXCEPT.search(question) or MEAN.search(question):  # nothing that a cell says
         return None
     if ASKS_WHAT.match(match[0]):  # for a value, not for what has it
         best = None if is_amount(question, match) else _extreme_row(question, rows, match, {})
-        return Extreme(best.row, "", True) if best and best.is_certain and not best.is_header else None
+        return best._replace(name=best.name if best.is_header else "") if best and best.is_certain else None
     return _extreme_row(question, rows, match, similarities)
 
 
@@ -121,74 +157,98 @@ def _extreme_row(
     """Return where a table has the superlative that was found in a question; None if that is unclear."""
     dimension = _dimension(question, match)
     subject = SUBJECT.search(question)
+    requested = content_words(subject[1] if subject else requested_word(question))
+    asked = requested | _noun_after(question, match)
     stems = content_stems(question) - content_stems(match["superlative"])
-    of_things = stems - content_stems(subject[1] if subject else requested_word(question) or "")
+    of_things = stems - set(map(stem, requested))
+    is_known = not _unknown_words(question, match, rows)
 
-    def named(title: str, words: set[str]) -> int:
+    def named(title: str, words: Set[str]) -> int:
         return len(words & content_stems(title)) + bool(dimension and dimension.search(title))
 
-    if period := _period(question, rows):
-        return _extreme_period(rows, period, of_things, match)
+    found = conditions(question[: match.start("superlative")] + question[match.end("superlative") :], rows)
+    if found is None:
+        return None
+    kinds = [header for word, header in PERIODS if any(re.fullmatch(word, each) for each in asked)]
+    if kinds and not requested_header(question, [header for header, _ in rows[0]]):
+        return _extreme_period(rows, kinds[0], of_things, match, is_known)
     columns, lines = _columns(rows), _lines(rows)
     in_columns = max((named(column.title, stems) for column in columns), default=0)
     line = max(lines, key=lambda each: (named(each.title, of_things), similarities.get(each.title, 0.0)), default=None)
     is_reversed = bool(SPEED.match(match["superlative"]))
-    if line and not in_columns and named(line.title, of_things):
+    if line and not in_columns and not WHO.match(question) and named(line.title, of_things):
         row = line.numbers[0][1]
         best = _best(line, bool(match["least"]), is_reversed)
         cells = [cell for cell in rows[row][1:] if not TOTAL.match(cell[0])]
         name = "" if best is None else cells[best][0]
         return Extreme(row, name, True, is_header=bool(name))
-    found = conditions(question[: match.start("superlative")] + question[match.end("superlative") :], rows)
-    if found is None:
-        return None
     met = set(rows_that_meet(found, rows))  # the rows that the question means
-    rows_meant = _of_kind([row if index in met else () for index, row in enumerate(rows)], stems - of_things)
+    rows_meant = _of_kind([row if index in met else () for index, row in enumerate(rows)], asked)
+    is_order = bool(ORDER.fullmatch(match["superlative"]))
+    others = of_things - set(map(stem, asked))
     dates = None
-    if ORDER.fullmatch(match["superlative"]) and not any(named(column.title, stems) for column in columns):
+    if is_order and not any(named(column.title, others) for column in columns):
         dates = _dates(question, rows_meant)
     columns = [dates] if dates else _columns(rows_meant)
     if not columns:
         return None
 
-    def fit(column: Values) -> float:  # what the rows are called says less: 'Which site has the most employees?'
-        return named(column.title, stems) + named(column.title, of_things) + similarities.get(column.title, 0.0)
+    def fit(column: Values) -> int:  # what the rows are called says less: 'Which site has the most employees?'
+        return named(column.title, stems) + named(column.title, of_things)
 
-    column = max(columns, key=fit)
-    row_of = [row for _, row in column.numbers]
-    is_least = bool(re.fullmatch(EARLIEST, match["superlative"], re.I) if dates else match["least"])
-    best = _best(column, is_least, is_reversed)
+    column = max(columns, key=lambda each: fit(each) + similarities.get(each.title, 0.0))
+    is_only = sum(fit(each) == fit(column) for each in columns) == 1
+    is_age = bool(AGE.search(column.title)) and not dates
+    is_least = bool(re.fullmatch(EARLIEST, match["superlative"], re.I)) if is_order and not is_age else match["least"]
+    best = _best(column, bool(is_least), is_reversed)
     if best is None:
         return None
+    row_of = [row for _, row in column.numbers]
     own = rows[row_of[best]]
     label = requested_header(question, [header for header, _ in own])
     named_rows = [dict(row).get(label or row[0][0], "") for row in rows_meant if row]
-    is_other = bool(re.match("who|wer", question, re.I)) and not PERSON_HEADER.fullmatch(own[0][0])
-    if is_amount(question, match) and (is_other or len(set(named_rows)) < len(named_rows)):
+    is_repeated = len(set(named_rows)) < len(named_rows)
+    is_other = bool(WHO.match(question)) and not PERSON_HEADER.fullmatch(own[0][0])
+    if is_amount(question, match) and (is_other or is_repeated):
         return None  # each has several rows, which are to be added up
-    return Extreme(row_of[best], dict(own).get(label or "", own[0][1]), bool(dates or named(column.title, stems)))
+    is_certain = is_known and is_only and not (label and is_repeated) and bool(dates or fit(column))
+    return Extreme(row_of[best], dict(own).get(label or "", own[0][1]), is_certain)
 
 
-def _period(question: str, rows: Sequence[Cells]) -> list[str]:
-    """Return the headers that are periods of the kind that the question asks for: 'Which month ...'; often none."""
-    headers = list(dict.fromkeys(header for row in rows for header, _ in row[1:]))
-    asked = requested_word(question)
-    if asked is None or requested_header(question, headers):
-        return []
-    kinds = [header for word, header in PERIODS if re.fullmatch(word, asked, re.I)]
-    found = [header for header in headers if kinds and re.match(kinds[0], header, re.I)]
-    return found if len(found) >= MIN_ROWS else []
+def _noun_after(question: str, match: re.Match[str]) -> set[str]:
+    """Return the words between a superlative and the next preposition or verb: 'cheapest organic flour in Rome'."""
+    words = split_words(re.split(r"[^\w\s'-]", question[match.end("superlative") :])[0])
+    words = words[bool(PRONOUN.fullmatch(match["superlative"])) and _dimension(question, match) is not None :]
+    nouns = list(itertools.takewhile(lambda word: not NOUN_END.fullmatch(word), words[:MAX_NOUN_WORDS]))
+    return content_words(" ".join(nouns))
+
+
+def _unknown_words(question: str, match: re.Match[str], rows: Sequence[Cells]) -> set[str]:
+    """Return the words of a question that neither a table nor these rules know: they may be conditions."""
+    adjective = split_words(question[match.end("superlative") :])[:1] if _dimension(question, match) else []
+    part = next(filter(SUPERLATIVE.search, split_parts(question)), question)
+    rest = part.replace(match["superlative"], " ", 1)
+    words = words_of(rest, (*EMPTY, GENERIC)) - set(adjective)
+    known = {stem for row in rows for cell in row for text in cell for stem in content_stems(text)}
+    understood = "|".join([AUXILIARY, *(word for word, _ in PERIODS)])
+    return {word for word in words if stem(word) not in known and not re.fullmatch(understood, word)}
 
 
 def _extreme_period(
-    rows: Sequence[Cells], period: Sequence[str], words: Set[str], match: re.Match[str]
+    rows: Sequence[Cells], kind: str, words: Set[str], match: re.Match[str], is_known: bool
 ) -> Extreme | None:
-    """Return which of the columns of a period has the superlative in the row that the words name, or in the total."""
+    """Return which of the columns that are periods has the superlative in the row that the words name, or in the total.
+
+    None if the table has no such columns, or if it is unclear what is compared.
+    """
+    period = {header for row in rows for header, _ in row[1:] if re.match(kind, header, re.I)}
+    if len(period) < MIN_ROWS:
+        return None
     lines = [(index, row, [cell for cell in row if cell[0] in period]) for index, row in enumerate(rows) if row]
     lines = [line for line in lines if all(NUMBER.search(value) for _, value in line[2])]
     shared = {index: len(words & content_stems(row[0][1])) for index, row, _ in lines}
     best = [line for line in lines if shared[line[0]] == max(shared.values())]
-    meant = best if best and shared[best[0][0]] else [line for line in lines if is_total(line[1])]
+    meant = best if best and shared[best[0][0]] else [line for line in lines if is_total(line[1]) and is_known]
     if len(meant) != 1:
         return None
     row, _, cells = meant[0]
@@ -197,11 +257,19 @@ def _extreme_period(
 
 
 def _of_kind(rows: Sequence[Cells], asked: Set[str]) -> list[Cells]:
-    """Return rows without those that lack a word of what is asked for which others have: 'Which flour is cheapest?'."""
+    """Return rows without those that lack a word of what is asked for which others have: 'Which flour is cheapest?'.
+
+    A word may be the end of a compound: 'Mehl' of 'Weizenmehl'.
+    """
     headers = {stem for row in rows for header, _ in row for stem in content_stems(header)}
-    words_of = [{stem for _, value in row for stem in content_stems(value)} for row in rows]
-    known = asked & set().union(*words_of) - headers
-    return [row if known <= words else () for row, words in zip(rows, words_of, strict=True)]
+    words = [word for word in asked if stem(word) not in headers]
+
+    def has(row: Cells, word: str) -> bool:
+        own = content_words(" ".join(value for _, value in row))
+        return any(stem(each) == stem(word) or (len(word) >= MIN_PART and each.endswith(word)) for each in own)
+
+    known = [word for word in words if any(has(row, word) for row in rows)]
+    return [row if all(has(row, word) for word in known) else () for row in rows]
 
 
 def is_amount(question: str, match: re.Match[str]) -> bool:
@@ -220,7 +288,8 @@ def _best(values: Values, is_least: bool, is_speed: bool) -> int | None:
     if len(values.units) > 1 or not values.is_clear:
         return None
     numbers = [number for number, _ in values.numbers]
-    takes_least = is_least != (is_speed and values.units <= TIME_UNITS and bool(values.units))
+    is_time = (values.units <= TIME_UNITS and bool(values.units)) or bool(TIME_TITLE.search(values.title))
+    takes_least = is_least != (is_speed and is_time)
     best = min(numbers) if takes_least else max(numbers)
     return numbers.index(best) if numbers.count(best) == 1 else None
 
@@ -251,7 +320,7 @@ def _dates(question: str, rows: Sequence[Cells]) -> Values | None:
 def _lines(rows: Sequence[Cells]) -> list[Values]:
     """Return the rows whose cells are comparable: numbers, each below the name of what has it."""
     found = []
-    for index, row in enumerate(rows):
+    for index, row in data_rows(rows):
         cells = [(header, value) for header, value in row[1:] if not TOTAL.match(header)]
         if len(cells) >= MIN_CELLS and all(header and NUMBER.search(value) for header, value in cells):
             found.append(_values(row[0][1], [(value, index) for _, value in cells]))

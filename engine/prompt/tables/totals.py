@@ -75,6 +75,7 @@ MAX_NEGATIVE = 0.2  # of the amounts that are added up as costs or as income
 MAX_VALUES = 12  # that are counted and named
 MIN_TABLE_ROWS = 8  # a smaller table says the sum or mean of all its rows itself
 MIN_ROWS = 2  # that are added up
+MAX_NOUN_WORDS = 3  # after a superlative, for what is counted
 MIN_DECIMALS = 2  # of a mean, and of an amount of money that is not whole
 
 
@@ -203,8 +204,11 @@ def _largest_group(question: str, rows: Sequence[Cells], about: str) -> tuple[li
         return [], ""
     after = question[match.end("superlative") :]
     rest = f"{question[: match.start('superlative')]}{after}"
-    is_count = any(is_named(word, row_names(rows, about)) for word in split_words(after)[:1])
-    header = None if is_count else _added_column(rest, rows)
+    header, nouns = _added_column(rest, rows), split_words(after)[:MAX_NOUN_WORDS]
+    is_named_sum = header and (AMOUNT_WORD.search(rest) or content_stems(header) & set(map(stem, nouns)))
+    names = row_names(rows, about) | content_words(about)
+    is_count = not is_named_sum and any(is_named(word, names) for word in nouns)
+    header = header if is_named_sum or (SUM.search(question) and not is_count) else None
     found = strict_conditions(rest, rows, about, f"{group} {header or ''}", (*EMPTY, AMOUNT_WORD, MOVED))
     if found is None or group in number_columns(rows) or not (is_count or header):
         return [], ""

@@ -35,3 +35,11 @@ def test_the_rows_of_a_person_are_found_in_the_column_of_owners(question, expect
 def test_a_table_without_owners_has_no_tasks_of_anyone():
     rows = table("Name | Plot", "Lucinda | 4", "Noel | 5")
     assert assigned_rows("What does Lucinda have to do?", rows) == []
+
+
+def test_what_is_done_is_left_out_if_the_question_is_what_there_still_is_to_do():
+    rows = table("Task | Who | Status", "Gravel | Tim | done", "Grant | Tim | open", "Room | Kim | open")
+    assert assigned_rows("What does Tim have to do?", rows) == [0, 1]
+    assert assigned_rows("What does Tim still have to do?", rows) == [1]
+    assert assigned_rows("Was muss Tim noch machen?", rows) == [1]
+    assert assigned_rows("How many tasks of Tim are open?", rows) == []

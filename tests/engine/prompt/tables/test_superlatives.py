@@ -217,3 +217,59 @@ def test_what_the_rows_are_called_does_not_name_the_column():
         "Site | Part of Norwell since | Employees", "Goole | 2023 | 72", "Hexham | 1971 | 523", "Wexford | 2006 | 247"
     )
     assert found("Which Norwell site has the most employees?", rows) == (1, "Hexham")
+
+
+SHOP = table(
+    "Item | Category | Price",
+    "Rye bread | bread | 1.20",
+    "White flour | flour | 1.90",
+    "Rye flour | flour | 6.40",
+    "Spelt flour | flour | 3.10",
+    "Rotwein | wine | 6.50",
+    "Weisswein | wine | 5.90",
+    "Rosewein | wine | 7.00",
+)
+INVOICES = table(
+    "No | Customer | Amount | Status",
+    "R-1 | Miller | 220 | paid",
+    "R-2 | Brandt | 900 | paid",
+    "R-3 | Miller | 520 | open",
+    "R-4 | Brandt | 90 | cancelled",
+)
+STAFF = table(
+    "Name | Birth date | Start date | Team",
+    "Carla | 1969-01-15 | 2019-04-15 | A",
+    "Eva | 1979-03-03 | 2010-01-15 | B",
+    "Finn | 1990-06-06 | 2021-01-01 | B",
+)
+RUNS = table("Runner | Time (s) | Age", "Ann | 9.93 | 20", "Ben | 9.58 | 31", "Cem | 9.71 | 28")
+
+
+@pytest.mark.parametrize(
+    ("question", "rows", "expected"),
+    [
+        ("What is the cheapest flour?", SHOP, (1, "")),
+        ("What's the most expensive wine?", SHOP, (6, "")),
+        ("Which aisle has the cheapest flour?", SHOP, None),  # 'aisle' may be a condition
+        ("billigster Wein?", SHOP, (5, "Weisswein")),
+        ("Which cheese is the cheapest?", SHOP, None),
+        ("Which flours are the second-cheapest?", SHOP, None),
+        ("Which two flours are the cheapest?", SHOP, None),
+        ("What is the largest unpaid invoice?", INVOICES, None),
+        ("Which customer was the most expensive?", INVOICES, None),  # each has several rows
+        ("Which customer has the lowest average amount?", INVOICES, None),
+        ("Which invoice is the largest in Madrid?", INVOICES, None),
+        ("Who is the oldest?", STAFF, (0, "Carla")),
+        ("Who is the youngest?", STAFF, (2, "Finn")),
+        ("Who is the newest member of staff?", STAFF, (2, "Finn")),
+        ("Who was the fastest?", RUNS, (1, "Ben")),
+        ("Who is the oldest?", RUNS, (1, "Ben")),
+        ("Which month had the highest insurance?", COSTS, None),
+        ("Which month was cheapest without repairs?", COSTS, None),
+        ("In which month did power fall the most?", COSTS, None),
+        ("Welcher Monat war am teuersten?", COSTS, (3, "Feb")),
+    ],
+)
+def test_a_superlative_is_certain_only_if_every_word_is_understood(question, rows, expected):
+    result = extreme_cell(question, rows, {})
+    assert ((result and result.is_certain and (result.row, result.name)) or None) == expected

@@ -429,3 +429,22 @@ def test_how_much_money_is_the_sum_of_several_rows(question, result):
     )
     assert asks_for_result(question)
     assert result_of_rows(question, rows, "bookings.csv")[1] == result
+
+
+def test_what_the_largest_group_has_is_counted_or_added_up_as_the_question_says():
+    rows = table(
+        "Date; Customer; Status; Quantity",
+        "2025-01-02; Alder; late; 9",
+        "2025-01-03; Alder; sent; 2",
+        "2025-01-04; Alder; sent; 3",
+        "2025-01-05; Birch; late; 20",
+        "2025-01-06; Birch; sent; 41",
+    )
+
+    def result(question):
+        return result_of_rows(question, rows, "orders.csv")[1]
+
+    assert result("Which customer placed the most orders?") == "Alder (3 rows)"
+    assert result("Which customer had the highest quantity in total?") == "Birch (sum: Quantity 61; 2 rows)"
+    assert result("Which customer has the most visits?") == ""
+    assert result("Which customer had the most late orders?") == ""  # both had one
