@@ -139,105 +139,122 @@ def extreme_cell(question: str, rows: Sequence[Cells], similarities: Mapping[str
     similarities  of the headers and labels to the question; they decide what is compared if no word does
     """
     match = SUPERLATIVE.search(question)
-    if match is None or ORDINAL.search(question[: match.start("superlative")]) or SEVERAL.search(question):
+    if match is None or not rows:
+        return None
+    if ORDINAL.search(question[: match.start("superlative")]) or SEVERAL.search(question):
         return None
     headers = " ".join({header for row in rows for header, _ in row})
     is_derived = any(word.lower() not in headers.lower() for word in DERIVED.findall(question))
     if is_derived or EXCEPT.search(question) or MEAN.search(question):  # nothing that a cell says
         return None
-    if ASKS_WHAT.match(match[0]):  # for a value, not for what has it
-        best = None if is_amount(question, match) else _extreme_row(question, rows, match, {})
-        return best._replace(name=best.name if best.is_header else "") if best and best.is_certain else None
-    return _extreme_row(question, rows, match, similarities)
+    asked = _Superlative(question, match)
+    if not ASKS_WHAT.match(match[0]):
+        return _extreme_row(asked, rows, similarities)
+    best = None if asked.is_amount else _extreme_row(asked, rows, {})  # for a value, not for what has it
+    return best._replace(name=best.name if best.is_header else "") if best and best.is_certain else None
 
 
-def _extreme_row(
-    question: str, rows: Sequence[Cells], match: re.Match[str], similarities: Mapping[str, float]
-) -> Extreme | None:
-    """Return where a table has the superlative that was found in a question; None if that is unclear."""
-    dimension = _dimension(question, match)
-    subject = SUBJECT.search(question)
-    requested = content_words(subject[1] if subject else requested_word(question))
-    asked = requested | _noun_after(question, match)
-    stems = content_stems(question) - content_stems(match["superlative"])
-    of_things = stems - set(map(stem, requested))
-    is_known = not _unknown_words(question, match, rows)
+class _Superlative:
+    """A superlative in a question, and what the words around it may name."""
 
-    def named(title: str, words: Set[str]) -> int:
-        return len(words & content_stems(title)) + bool(dimension and dimension.search(title))
+    def __init__(self, question: str, match: re.Match[str]) -> None:
+        subject = SUBJECT.search(question)
+        self.question = question
+        self.text: str = match["superlative"]
+        self.before, self.after = question[: match.start("superlative")], question[match.end("superlative") :]
+        self.is_least = bool(match["least"])
+        self.is_amount = is_amount(question, match)
+        self.is_speed = bool(SPEED.match(self.text))
+        self.is_order = bool(ORDER.fullmatch(self.text))
+        self.dimension = _dimension(question, match)
+        requested = content_words(subject[1] if subject else requested_word(question))
+        self.asked = requested | self._noun_after()  # words for what has it
+        self.stems = content_stems(question) - content_stems(self.text)
+        self.of_things = self.stems - set(map(stem, requested))  # of what is compared, perhaps
 
-    found = conditions(question[: match.start("superlative")] + question[match.end("superlative") :], rows)
+    def named(self, title: str, words: Set[str]) -> int:
+        """Return how much a header or label has of what is compared: words, and what an adjective compares."""
+        return len(words & content_stems(title)) + bool(self.dimension and self.dimension.search(title))
+
+    def fit(self, title: str) -> int:
+        """Return the same; what the rows are called says less: 'Which site has the most employees?'."""
+        return self.named(title, self.stems) + self.named(title, self.of_things)
+
+    def unknown_words(self, rows: Sequence[Cells]) -> set[str]:
+        """Return the words of the question that neither a table nor these rules know: they may be conditions."""
+        adjective = split_words(self.after)[:1] if self.dimension else []
+        part = next(filter(SUPERLATIVE.search, split_parts(self.question)), self.question)
+        words = words_of(part.replace(self.text, " ", 1), (*EMPTY, GENERIC)) - set(adjective)
+        known = {stem for row in rows for cell in row for text in cell for stem in content_stems(text)}
+        understood = "|".join([AUXILIARY, *(word for word, _ in PERIODS)])
+        return {word for word in words if stem(word) not in known and not re.fullmatch(understood, word)}
+
+    def _noun_after(self) -> set[str]:
+        """Return the words up to the next preposition or verb: 'cheapest organic flour in Rome'."""
+        words = split_words(re.split(r"[^\w\s'-]", self.after)[0])
+        words = words[bool(PRONOUN.fullmatch(self.text)) and self.dimension is not None :]
+        nouns = itertools.takewhile(lambda word: not NOUN_END.fullmatch(word), words[:MAX_NOUN_WORDS])
+        return content_words(" ".join(nouns))
+
+
+def _extreme_row(asked: _Superlative, rows: Sequence[Cells], similarities: Mapping[str, float]) -> Extreme | None:
+    """Return where a table has the superlative of a question; None if that is unclear."""
+    found = conditions(f"{asked.before}{asked.after}", rows)
     if found is None:
         return None
-    kinds = [header for word, header in PERIODS if any(re.fullmatch(word, each) for each in asked)]
-    if kinds and not requested_header(question, [header for header, _ in rows[0]]):
-        return _extreme_period(rows, kinds[0], of_things, match, is_known)
-    columns, lines = _columns(rows), _lines(rows)
-    in_columns = max((named(column.title, stems) for column in columns), default=0)
-    line = max(lines, key=lambda each: (named(each.title, of_things), similarities.get(each.title, 0.0)), default=None)
-    is_reversed = bool(SPEED.match(match["superlative"]))
-    if line and not in_columns and not WHO.match(question) and named(line.title, of_things):
+    kinds = [header for word, header in PERIODS if any(re.fullmatch(word, each) for each in asked.asked)]
+    if kinds and not requested_header(asked.question, [header for header, _ in rows[0]]):
+        return _extreme_period(asked, rows, kinds[0])
+    lines = _lines(rows)
+    in_columns = max((asked.named(column.title, asked.stems) for column in _columns(rows)), default=0)
+    line = max(
+        lines,
+        key=lambda each: (asked.named(each.title, asked.of_things), similarities.get(each.title, 0.0)),
+        default=None,
+    )
+    if line and not in_columns and not WHO.match(asked.question) and asked.named(line.title, asked.of_things):
         row = line.numbers[0][1]
-        best = _best(line, bool(match["least"]), is_reversed)
+        best = _best(line, asked.is_least, asked.is_speed)
         cells = [cell for cell in rows[row][1:] if not TOTAL.match(cell[0])]
         name = "" if best is None else cells[best][0]
         return Extreme(row, name, True, is_header=bool(name))
     met = set(rows_that_meet(found, rows))  # the rows that the question means
-    rows_meant = _of_kind([row if index in met else () for index, row in enumerate(rows)], asked)
-    is_order = bool(ORDER.fullmatch(match["superlative"]))
-    others = of_things - set(map(stem, asked))
-    dates = None
-    if is_order and not any(named(column.title, others) for column in columns):
-        dates = _dates(question, rows_meant)
-    columns = [dates] if dates else _columns(rows_meant)
+    rows_meant = _of_kind([row if index in met else () for index, row in enumerate(rows)], asked.asked)
+    return _extreme_of_column(asked, rows, rows_meant, similarities)
+
+
+def _extreme_of_column(
+    asked: _Superlative, rows: Sequence[Cells], rows_meant: Sequence[Cells], similarities: Mapping[str, float]
+) -> Extreme | None:
+    """Return the row of those that are meant, the others are empty, with the extreme value of the column compared."""
+    columns = _columns(rows_meant)
+    others = asked.of_things - set(map(stem, asked.asked))
+    has_name = any(asked.named(column.title, others) for column in _columns(rows))
+    dates = _dates(asked.question, rows_meant) if asked.is_order and not has_name else None
+    columns = [dates] if dates else columns
     if not columns:
         return None
-
-    def fit(column: Values) -> int:  # what the rows are called says less: 'Which site has the most employees?'
-        return named(column.title, stems) + named(column.title, of_things)
-
-    column = max(columns, key=lambda each: fit(each) + similarities.get(each.title, 0.0))
-    is_only = sum(fit(each) == fit(column) for each in columns) == 1
-    is_age = bool(AGE.search(column.title)) and not dates
-    is_least = bool(re.fullmatch(EARLIEST, match["superlative"], re.I)) if is_order and not is_age else match["least"]
-    best = _best(column, bool(is_least), is_reversed)
+    column = max(columns, key=lambda each: asked.fit(each.title) + similarities.get(each.title, 0.0))
+    is_only = sum(asked.fit(each.title) == asked.fit(column.title) for each in columns) == 1
+    is_in_time = asked.is_order and (dates is not None or not AGE.search(column.title))
+    is_least = bool(re.fullmatch(EARLIEST, asked.text, re.I)) if is_in_time else asked.is_least
+    best = _best(column, is_least, asked.is_speed)
     if best is None:
         return None
-    row_of = [row for _, row in column.numbers]
-    own = rows[row_of[best]]
-    label = requested_header(question, [header for header, _ in own])
-    named_rows = [dict(row).get(label or row[0][0], "") for row in rows_meant if row]
-    is_repeated = len(set(named_rows)) < len(named_rows)
-    is_other = bool(WHO.match(question)) and not PERSON_HEADER.fullmatch(own[0][0])
-    if is_amount(question, match) and (is_other or is_repeated):
+    row = column.numbers[best][1]
+    label = requested_header(asked.question, [header for header, _ in rows[row]])
+    names = [dict(each).get(label or each[0][0], "") for each in rows_meant if each]
+    is_repeated = len(set(names)) < len(names)
+    is_other = bool(WHO.match(asked.question)) and not PERSON_HEADER.fullmatch(rows[row][0][0])
+    if asked.is_amount and (is_other or is_repeated):
         return None  # each has several rows, which are to be added up
-    is_certain = is_known and is_only and not (label and is_repeated) and bool(dates or fit(column))
-    return Extreme(row_of[best], dict(own).get(label or "", own[0][1]), is_certain)
+    is_clear = is_only and not (label and is_repeated) and bool(dates or asked.fit(column.title))
+    name = dict(rows[row]).get(label or "", rows[row][0][1])
+    return Extreme(row, name, is_clear and not asked.unknown_words(rows))
 
 
-def _noun_after(question: str, match: re.Match[str]) -> set[str]:
-    """Return the words between a superlative and the next preposition or verb: 'cheapest organic flour in Rome'."""
-    words = split_words(re.split(r"[^\w\s'-]", question[match.end("superlative") :])[0])
-    words = words[bool(PRONOUN.fullmatch(match["superlative"])) and _dimension(question, match) is not None :]
-    nouns = list(itertools.takewhile(lambda word: not NOUN_END.fullmatch(word), words[:MAX_NOUN_WORDS]))
-    return content_words(" ".join(nouns))
-
-
-def _unknown_words(question: str, match: re.Match[str], rows: Sequence[Cells]) -> set[str]:
-    """Return the words of a question that neither a table nor these rules know: they may be conditions."""
-    adjective = split_words(question[match.end("superlative") :])[:1] if _dimension(question, match) else []
-    part = next(filter(SUPERLATIVE.search, split_parts(question)), question)
-    rest = part.replace(match["superlative"], " ", 1)
-    words = words_of(rest, (*EMPTY, GENERIC)) - set(adjective)
-    known = {stem for row in rows for cell in row for text in cell for stem in content_stems(text)}
-    understood = "|".join([AUXILIARY, *(word for word, _ in PERIODS)])
-    return {word for word in words if stem(word) not in known and not re.fullmatch(understood, word)}
-
-
-def _extreme_period(
-    rows: Sequence[Cells], kind: str, words: Set[str], match: re.Match[str], is_known: bool
-) -> Extreme | None:
-    """Return which of the columns that are periods has the superlative in the row that the words name, or in the total.
+def _extreme_period(asked: _Superlative, rows: Sequence[Cells], kind: str) -> Extreme | None:
+    """Return which of the columns that are periods has the superlative, in the row that the words name or in the total.
 
     None if the table has no such columns, or if it is unclear what is compared.
     """
@@ -246,13 +263,14 @@ def _extreme_period(
         return None
     lines = [(index, row, [cell for cell in row if cell[0] in period]) for index, row in enumerate(rows) if row]
     lines = [line for line in lines if all(NUMBER.search(value) for _, value in line[2])]
-    shared = {index: len(words & content_stems(row[0][1])) for index, row, _ in lines}
-    best = [line for line in lines if shared[line[0]] == max(shared.values())]
-    meant = best if best and shared[best[0][0]] else [line for line in lines if is_total(line[1]) and is_known]
+    shared = {index: len(asked.of_things & content_stems(row[0][1])) for index, row, _ in lines}
+    meant = [line for line in lines if shared[line[0]] == max(shared.values()) > 0]
+    if not meant and not asked.unknown_words(rows):
+        meant = [line for line in lines if is_total(line[1])]
     if len(meant) != 1:
         return None
     row, _, cells = meant[0]
-    place = _best(_values("", [(value, row) for _, value in cells]), bool(match["least"]), is_speed=False)
+    place = _best(_values("", [(value, row) for _, value in cells]), asked.is_least, is_speed=False)
     return None if place is None else Extreme(row, cells[place][0], True, is_header=True)
 
 

@@ -124,7 +124,8 @@ def _counted(question: str, rows: Sequence[Cells], about: str) -> tuple[list[int
         header for header, _ in rows[0][1:] if len(named := content_words(header)) == 1 and _is_plural(heads[0], *named)
     ]
     quantities = [header for header in number_columns(rows) if QUANTITY.fullmatch(header)]
-    if not columns and ITEMS.fullmatch(heads[0]) and len(quantities) == 1:  # 'how many items were sold'
+    is_moved = MOVED.search(question) or SUM.search(question)  # else each row may be an item
+    if not columns and ITEMS.fullmatch(heads[0]) and is_moved and len(quantities) == 1:  # 'how many items were sold'
         found = strict_conditions(question, rows, about, heads[0], (*EMPTY, MOVED))
         return _total(question, rows, quantities[0], found) if found else ([], "")
     found = strict_conditions(question, rows, about, " ".join(columns))
@@ -223,12 +224,10 @@ def _largest_group(question: str, rows: Sequence[Cells], about: str) -> tuple[li
     if best is None or not is_clear or len(named) > 1 or NO_VALUE.fullmatch(named[0]):
         return [], ""
     is_in_german, met = is_german(question), groups[named[0]]
-    total = (
-        [f"{'Summe' if is_in_german else 'sum'}: {header} {_format(best, rows, header, is_mean=False)}"]
-        if header
-        else []
-    )
-    return met, f"{named[0]} ({'; '.join([*total, _number_of(met, is_in_german), *map(str, found)])})"
+    explained = [_number_of(met, is_in_german), *map(str, found)]
+    if header:
+        explained = [f"{'Summe' if is_in_german else 'sum'}: {header} {_format(best, rows, header, False)}", *explained]
+    return met, f"{named[0]} ({'; '.join(explained)})"
 
 
 def _total(question: str, rows: Sequence[Cells], header: str, found: Sequence[Condition]) -> tuple[list[int], str]:
