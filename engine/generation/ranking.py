@@ -153,7 +153,7 @@ class UnitRanker:
 
         ranked = sorted((RankedUnit(unit, score(unit)) for unit in overlaps), key=attrgetter("score"), reverse=True)
         likely, rest = ranked[:MAX_EMBEDDED_UNITS], ranked[MAX_EMBEDDED_UNITS:]
-        cosines = _cosines(self._quote_encoder, question, [self.with_heading(each.unit) for each in likely])
+        cosines = _cosines(self._quote_encoder, question, [self._with_heading(each.unit) for each in likely])
         similar = [
             RankedUnit(each.unit, each.score + SIMILARITY_WEIGHT * cosine, cosine)
             for each, cosine in zip(likely, cosines, strict=True)
@@ -186,7 +186,7 @@ class UnitRanker:
             if is_word or (expected is not None and not expected.is_in(text)):
                 nats -= TYPE_PENALTY
             nats -= NEWEST_WEIGHT * is_former(self.headings[unit], question)
-            nats += EXACT_WEIGHT * (asks_for_exclusion and bool(EXCLUSION.search(self.with_heading(unit))))
+            nats += EXACT_WEIGHT * (asks_for_exclusion and bool(EXCLUSION.search(self._with_heading(unit))))
             if new_words and not new_words & content_stems(text):
                 nats -= FOLLOW_UP_PENALTY
             return nats
@@ -241,7 +241,7 @@ class UnitRanker:
             or (_is_alone(unit) and parse_title(self.text(unit)).level == CAPTION_LEVEL)
         )
 
-    def with_heading(self, unit: Unit) -> str:
+    def _with_heading(self, unit: Unit) -> str:
         """Return a unit's text; a list item or table row, which means little alone, below its heading."""
         heading = self.headings[unit] if unit.block.kind in ("list", "table") else ""
         return f"{heading}\n{self.text(unit)}" if heading else self.text(unit)

@@ -135,16 +135,15 @@ def _is_caption(box: Box, boxes: Sequence[Box], tables: Sequence[Box]) -> bool:
 def _are_columns(left: Sequence[Box], right: Sequence[Box], rules: Sequence[Rule]) -> bool:
     """Return whether both sides of a gutter are running text, or one is and the other has a table beside it."""
     is_prose = _is_prose(left), _is_prose(right)
-    if not any(is_prose):
-        return False
-    are_cells = _are_cells(left, right)
-    sides = [(left, right), (right, left)] if are_cells else [(left, right) if is_prose[0] else (right, left)]
-    for text, other in sides:
-        segments, lines = ([box for box in side if isinstance(box, Segment)] for side in (other, text))
-        is_beside = len(segments) < len(other) or is_table_beside(segments, lines, rules)
-        if (all(is_prose) and not are_cells) or (is_beside and _is_prose(text)):
-            return True
-    return False
+    if all(is_prose) and not _are_cells(left, right):
+        return True
+    return (is_prose[0] and _is_beside(right, left, rules)) or (is_prose[1] and _is_beside(left, right, rules))
+
+
+def _is_beside(boxes: Sequence[Box], text: Sequence[Box], rules: Sequence[Rule]) -> bool:
+    """Return whether boxes have a table that the text beside them is no part of."""
+    segments, lines = ([box for box in side if isinstance(box, Segment)] for side in (boxes, text))
+    return len(segments) < len(boxes) or is_table_beside(segments, lines, rules)
 
 
 def _are_cells(left: Sequence[Box], right: Sequence[Box]) -> bool:
