@@ -78,7 +78,7 @@ class Tables:
             rows = list(map(self.row, units))
             titles = list(dict.fromkeys(title for row in rows for title in (*(header for header, _ in row), row[0][1])))
             similarities = dict(zip(titles, self._ranker.cosines(self._question, titles), strict=True))
-            found = extreme_cell(self._question, rows, similarities)
+            found = extreme_cell(self._question, rows, similarities, self._about(units))
             if found and (likely[0] in units or (found.is_certain and self._is_about(units))):
                 return units[found.row], found
         return None
@@ -90,9 +90,14 @@ class Tables:
 
     def _is_about(self, units: Sequence[Unit]) -> bool:
         """Return whether a table, its headings or the name of its document share words with the question."""
-        about = f"{self._ranker.contexts[units[0].passage]} {self._ranker.headings[units[0]]}"
-        stems = content_stems(about) | {stem for header, _ in self.row(units[0]) for stem in content_stems(header)}
+        stems = content_stems(self._about(units)) | {
+            stem for header, _ in self.row(units[0]) for stem in content_stems(header)
+        }
         return bool(stems & content_stems(self._question))
+
+    def _about(self, units: Sequence[Unit]) -> str:
+        """Return the headings of a table and the name of its document."""
+        return f"{self._ranker.contexts[units[0].passage]} {self._ranker.headings[units[0]]}"
 
     def _tables(self, likely: Sequence[Unit]) -> Iterator[list[Unit]]:
         """Yield the rows of each table, those with likely rows first, then those of the first passage."""

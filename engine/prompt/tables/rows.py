@@ -76,7 +76,7 @@ def _deciding_rows(question: str, table: Sequence[Row], is_list: bool, has_resul
     if COUNTED.search(question):
         return [], ""
     if SUPERLATIVE.search(question):
-        extreme = extreme_cell(question, rows, similarities={})
+        extreme = extreme_cell(question, rows, {}, about)
         return [extreme.row] if extreme and extreme.is_certain and not extreme.is_header else [], ""
     if is_list and conditions(question, rows) != []:
         return listed_by_conditions(question, rows, about), ""

@@ -22,7 +22,7 @@ from engine.prompt.tables.columns import (
 )
 from engine.prompt.tables.conditions import conditions, date_column, rows_that_meet
 from engine.prompt.tables.dates import MONTHS, are_day_first, full_date
-from engine.prompt.tables.strict import EMPTY, MEAN, words_of
+from engine.prompt.tables.strict import EMPTY, MEAN, is_named, words_of
 from engine.text import split_words
 
 LEAST = (
@@ -131,12 +131,15 @@ class Values:
     is_clear: bool  # whether the numbers can be read
 
 
-def extreme_cell(question: str, rows: Sequence[Cells], similarities: Mapping[str, float]) -> Extreme | None:
+def extreme_cell(
+    question: str, rows: Sequence[Cells], similarities: Mapping[str, float], about: str = ""
+) -> Extreme | None:
     """Return where a table has the superlative that a question asks for; None if that is unclear or units differ.
 
     Where the columns are the things compared, the question names a row: 'Weight', or what 'lightest' compares.
 
     similarities  of the headers and labels to the question; they decide what is compared if no word does
+    about  the name of the document, and the headings above the table
     """
     match = SUPERLATIVE.search(question)
     if match is None or not rows:
@@ -147,7 +150,7 @@ def extreme_cell(question: str, rows: Sequence[Cells], similarities: Mapping[str
     is_derived = any(word.lower() not in headers.lower() for word in DERIVED.findall(question))
     if is_derived or EXCEPT.search(question) or MEAN.search(question):  # nothing that a cell says
         return None
-    asked = _Superlative(question, match)
+    asked = _Superlative(question, match, about)
     if not ASKS_WHAT.match(match[0]):
         return _extreme_row(asked, rows, similarities)
     best = None if asked.is_amount else _extreme_row(asked, rows, {})  # for a value, not for what has it
@@ -157,9 +160,9 @@ def extreme_cell(question: str, rows: Sequence[Cells], similarities: Mapping[str
 class _Superlative:
     """A superlative in a question, and what the words around it may name."""
 
-    def __init__(self, question: str, match: re.Match[str]) -> None:
+    def __init__(self, question: str, match: re.Match[str], about: str) -> None:
         subject = SUBJECT.search(question)
-        self.question = question
+        self.question, self.about = question, about
         self.text: str = match["superlative"]
         self.before, self.after = question[: match.start("superlative")], question[match.end("superlative") :]
         self.is_least = bool(match["least"])
@@ -181,13 +184,15 @@ class _Superlative:
         return self.named(title, self.stems) + self.named(title, self.of_things)
 
     def unknown_words(self, rows: Sequence[Cells]) -> set[str]:
-        """Return the words of the question that neither a table nor these rules know: they may be conditions."""
+        """Return the words of the question that neither a table nor what it is about has: they may be conditions."""
         adjective = split_words(self.after)[:1] if self.dimension else []
         part = next(filter(SUPERLATIVE.search, split_parts(self.question)), self.question)
         words = words_of(part.replace(self.text, " ", 1), (*EMPTY, GENERIC)) - set(adjective)
         known = {stem for row in rows for cell in row for text in cell for stem in content_stems(text)}
         understood = "|".join([AUXILIARY, *(word for word, _ in PERIODS)])
-        return {word for word in words if stem(word) not in known and not re.fullmatch(understood, word)}
+        names = content_words(self.about)
+        unknown = {word for word in words if stem(word) not in known and not is_named(word, names)}
+        return {word for word in unknown if not re.fullmatch(understood, word)}
 
     def _noun_after(self) -> set[str]:
         """Return the words up to the next preposition or verb: 'cheapest organic flour in Rome'."""

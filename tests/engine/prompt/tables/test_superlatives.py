@@ -273,3 +273,11 @@ RUNS = table("Runner | Time (s) | Age", "Ann | 9.93 | 20", "Ben | 9.58 | 31", "C
 def test_a_superlative_is_certain_only_if_every_word_is_understood(question, rows, expected):
     result = extreme_cell(question, rows, {})
     assert ((result and result.is_certain and (result.row, result.name)) or None) == expected
+
+
+def test_the_name_of_the_document_and_its_headings_are_known_words():
+    for about, is_certain in (("", False), ("ferries.pdf Ships of the line", True)):
+        result = extreme_cell(
+            "Which ferry is the fastest?", table("Ship | Speed", "A | 14", "B | 17", "C | 12"), {}, about
+        )
+        assert result is not None and (result.name, result.is_certain) == ("B", is_certain)
