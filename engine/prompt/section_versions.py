@@ -52,8 +52,9 @@ def compare_sections(finder: Finder, request: Request) -> DocumentChanges | None
 
     None for other questions, and if several pairs of documents have such a section, or if it is the same in both.
     """
-    if WHICH_SECTIONS.search(request.question) and not request.whole_document:
-        return _compare_headings(finder, request)
+    asks_for_headings = WHICH_SECTIONS.search(request.question) and not request.whole_document
+    if asks_for_headings and (headings := _compare_headings(finder, request)):
+        return headings
     is_comparison = may_compare(request.question) and question_kind(request.question) is QuestionKind.COMPARISON
     if request.whole_document or not is_comparison or relevant_turns(request.question, request.history):
         return None

@@ -21,11 +21,10 @@ ASSIGNED = re.compile(
     r"|zust\u00e4ndig\w*|wer",
     re.I,
 )
-
-
 STILL = re.compile(r"\b(?:still|open|noch|offen\w*)\b", re.I)
 HOW_MANY = re.compile(r"^(?:how many|wie viele)\b", re.I)
-DONE = re.compile(r"done|closed|complete[d]?|finished|resolved|yes|ja|erledigt|abgeschlossen|fertig|\u2713|x", re.I)
+DONE = re.compile(r"done|closed|completed?|finished|resolved|erledigt|abgeschlossen|fertig", re.I)
+CHECKED = re.compile(r"yes|ja|x|\u2713", re.I)  # below a header such as 'Done'
 
 
 def assigned_rows(question: str, rows: Sequence[Cells]) -> list[int]:
@@ -39,5 +38,13 @@ def assigned_rows(question: str, rows: Sequence[Cells]) -> list[int]:
         index
         for index, row in (data_rows(rows) if name else ())
         if any(ASSIGNED.fullmatch(header) and has_words(value, name) for header, value in row)
-        and not (STILL.search(question) and any(DONE.fullmatch(value.strip()) for _, value in row))
+        and not (STILL.search(question) and _is_done(row))
     ]
+
+
+def _is_done(row: Cells) -> bool:
+    """Return whether a cell of a task says that it is done."""
+    return any(
+        DONE.fullmatch(value.strip()) or (DONE.fullmatch(header) and CHECKED.fullmatch(value.strip()))
+        for header, value in row
+    )

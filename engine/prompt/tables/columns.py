@@ -20,7 +20,7 @@ TOTAL = re.compile(  # what a row with a total begins with, or ends with: 'Energ
     re.I,
 )
 VERB = rf"(?!am\b)(?:{AUXILIARY})"  # 'am' is German too: 'am billigsten'
-REQUESTED = re.compile(  # 'which fence company was'; of several words, the last one is asked for
+REQUESTED = re.compile(  # the head noun of 'which fence company was' is the last word
     rf"\b(?:which|what|welche[rsnm]?)\s+(?!(?:{VERB})\b)(?:(?:[\w-]+\s+){{1,3}}?(?P<head>[^\W\d_]+)\s+{VERB}\b"
     r"|(?P<first>[^\W\d_]+)(?:\s+(?P<second>[^\W\d_]+))?)",
     re.I,

@@ -280,7 +280,7 @@ def _extreme_period(asked: _Superlative, rows: Sequence[Cells], kind: str) -> Ex
 
 
 def _of_kind(rows: Sequence[Cells], asked: Set[str]) -> list[Cells]:
-    """Return rows without those that lack a word of what is asked for which others have: 'Which flour is cheapest?'.
+    """Keep the rows that have the question's noun, if any row has it: 'Which flour is cheapest?'; empty the others.
 
     A word may be the end of a compound: 'Mehl' of 'Weizenmehl'.
     """

@@ -43,3 +43,5 @@ def test_what_is_done_is_left_out_if_the_question_is_what_there_still_is_to_do()
     assert assigned_rows("What does Tim still have to do?", rows) == [1]
     assert assigned_rows("Was muss Tim noch machen?", rows) == [1]
     assert assigned_rows("How many tasks of Tim are open?", rows) == []
+    rows = table("Task | Who | Urgent | Done", "Gravel | Tim | yes | yes", "Grant | Tim | yes | no")
+    assert assigned_rows("What does Tim still have to do?", rows) == [1]
