@@ -361,7 +361,8 @@ def date_column(question: str, rows: Sequence[Cells], is_strict: bool = False) -
         named
         or [header for header in columns if AGES.search(question) and BIRTH_DATE.search(header)]
         or [header for header in columns if PLAIN_DATE.fullmatch(header)]
-        or [header for header in columns if (START_DATE.search(header) if is_strict else not STATE_DATE.search(header))]
+        or [header for header in columns if is_strict and NEWEST.search(question) and START_DATE.search(header)]
+        or [header for header in columns if not is_strict and not STATE_DATE.search(header)]
     )
     return named[0] if len(named) == 1 else None
 

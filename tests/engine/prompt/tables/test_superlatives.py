@@ -281,3 +281,9 @@ def test_the_name_of_the_document_and_its_headings_are_known_words():
             "Which ferry is the fastest?", table("Ship | Speed", "A | 14", "B | 17", "C | 12"), {}, about
         )
         assert result is not None and (result.name, result.is_certain) == ("B", is_certain)
+
+
+def test_only_the_newest_is_found_by_a_start_date():
+    rows = table("Name | Start date", "Carla | 2019-04-15", "Eva | 2010-01-15", "Finn | 2021-01-01")
+    assert found("Who is the newest employee?", rows) == (2, "Finn")
+    assert found("Who is the oldest employee?", rows) is None  # by birth
