@@ -188,6 +188,7 @@ class VectorIndex(ExactIndex):
                 except ChromaError:
                     self._failed[owner] += ids[batch]
                     raise
+            _clear_unsaved_rows(self._folder)
 
     def _save_again(self) -> None:
         """Save all vectors to a server that has lost them while it ran."""
@@ -241,6 +242,7 @@ class VectorIndex(ExactIndex):
             self._client = cast(Client, chromadb.PersistentClient(str(self._folder), settings=settings))
         self._collection = self._open_collection()
         self._load()
+        _clear_unsaved_rows(self._folder)
 
     def _reset(self) -> None:
         """Delete the folder's files; without this, Chroma does not open a folder again in the same process."""
@@ -310,6 +312,17 @@ def _is_sound(folder: Path) -> bool:
         if is_disk_full(error):
             raise
         return False
+
+
+def _clear_unsaved_rows(folder: Path) -> None:
+    """Overwrite the rows that Chroma writes before it saves the first vector, about the thousandth.
+
+    They are uninitialized memory, in which there may be text of any document, also of one deleted since.
+    """
+    for rows in folder.glob("*/data_level0.bin"):
+        if not rows.with_name("link_lists.bin").stat().st_size:
+            with rows.open("r+b") as file:
+                file.write(bytes(rows.stat().st_size))
 
 
 def _is_damage(error: BaseException) -> bool:

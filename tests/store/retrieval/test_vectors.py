@@ -72,3 +72,18 @@ def test_vectors_that_chroma_could_not_apply_are_deleted_by_their_ids(tmp_path):
     assert [each.kwargs for each in collection.delete.call_args_list if "ids" in each.kwargs] == [
         {"ids": ["a-0-0", "a-0-1"]}
     ]
+
+
+def test_chroma_leaves_no_uninitialized_memory_in_its_files(tmp_path):
+    index, vectors = VectorIndex(tmp_path / "vectors"), unit(np.eye(4))
+    index.add("a", ["a-0"], vectors[:1])
+    (rows,) = (tmp_path / "vectors").rglob("data_level0.bin")
+    assert not rows.read_bytes().strip(b"\0")
+    rows.write_bytes(b"secret".ljust(rows.stat().st_size, b"x"))  # as Chroma does if the memory had this text
+    index.add("b", ["b-0"], vectors[1:2])
+    assert not rows.read_bytes().strip(b"\0")
+    index.close()
+    rows.write_bytes(b"secret".ljust(rows.stat().st_size, b"x"))
+    with closing(VectorIndex(tmp_path / "vectors")) as reopened:
+        assert not rows.read_bytes().strip(b"\0")
+        assert reopened.cosines(vectors[0], "ab") == {"a-0": 1, "b-0": 0}
