@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from threading import Condition, Event
 from time import monotonic
 
+from engine.openmp import release_team
+
 POLL_S = 0.1  # at which waiting work looks whether it was cancelled
 MAX_WAIT_S = 3.0  # for which a step of ingestion gives way to questions: so it also ends on a busy server
 
@@ -77,6 +79,7 @@ class TaskRegistry:
         try:
             yield interrupt
         finally:
+            release_team()
             with self._changed:
                 self._between_questions.discard(interrupt)
 
@@ -91,6 +94,7 @@ class TaskRegistry:
             try:
                 yield
             finally:
+                release_team()
                 with self._changed:
                     self._idle_work.discard(cancel)
 

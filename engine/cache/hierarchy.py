@@ -16,6 +16,7 @@ from engine.cache.knowledge_tree import KnowledgeTree
 from engine.cache.quantize import from_tensors, to_tensors
 from engine.cache.remote import RemoteTier
 from engine.cache.tier import Record, Tier
+from engine.openmp import release_team
 from engine.types import ChunkKV
 from store.errors import StoreFull
 from store.types import BlobStore, SharedBlobStore
@@ -254,6 +255,7 @@ class WriteBehind:
 
     def _run(self) -> None:
         while True:
+            release_team()
             with self._changed:
                 self._is_busy = False
                 self._changed.notify_all()

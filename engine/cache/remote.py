@@ -18,6 +18,7 @@ import torch
 
 from engine.cache.quantize import from_tensors, to_tensors
 from engine.cache.tier import EMA_WEIGHT
+from engine.openmp import release_team
 from engine.types import ChunkKV
 from store.errors import KVServerUnavailable
 from store.types import PRESENT, SharedBlobStore
@@ -263,6 +264,7 @@ class RemoteTier:
             if warning := self._server.warning():
                 log.warning("%s", warning)
         while True:
+            release_team()
             with self._changed:
                 self._is_writing = False
                 self._changed.notify_all()
