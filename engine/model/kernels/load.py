@@ -27,7 +27,7 @@ from engine.model.kernels.slot_attention import SlotAttention
 from store.atomic import write_atomic
 
 FOLDER = Path(__file__).parent
-SOURCES = ("slot_attention.cpp", "layer_ops.cpp", "decode_step.cpp")
+SOURCES = ("slot_attention.cpp", "layer_ops.cpp", "linear.cpp", "decode_step.cpp")
 HEADERS = ("simd.h", "tiles.h", "decode_attention.h")
 COMPILERS = ("c++", "g++", "clang++")  # the first that exists, after $CXX
 # Without contraction of a * b + c, results do not depend on how the compiler unrolls: rows stay independent of others.

@@ -49,6 +49,27 @@ def test_the_kernels_compute_what_torch_does():
 
 
 @needs_kernel
+@pytest.mark.skipif(not torch.cpu.get_capabilities().get("amx_bf16"), reason="a kernel for AMX")
+@pytest.mark.parametrize("rows", [1, 31, 32, 75])
+def test_linear_layers_of_few_rows_are_those_of_torch_and_rows_do_not_depend_on_each_other(rows):
+    torch.manual_seed(0)
+    linears = [torch.nn.Linear(96, 160).bfloat16(), torch.nn.Linear(96, 32, bias=False).bfloat16()]
+    x = torch.randn(rows, 96).bfloat16()
+
+    def run(x):
+        outs = [torch.full((len(x), each.out_features), torch.nan).bfloat16() for each in linears]
+        ops().linear_(x, linears, outs)
+        return outs
+
+    for linear, out in zip(linears, run(x), strict=True):
+        bias = None if linear.bias is None else linear.bias.float()
+        expected = torch.nn.functional.linear(x.float(), linear.weight.float(), bias)
+        assert_close(out.float(), expected, atol=2e-3, rtol=8e-3)
+    for whole, part in zip(run(x), run(x[rows // 2 :]), strict=True):
+        assert_close(part, whole[rows // 2 :], atol=0, rtol=0)
+
+
+@needs_kernel
 def test_cached_keys_are_rotated_as_by_torch():
     keys, buffer = torch.randn(2, 3, 5, 96).bfloat16(), torch.zeros(2, 3, 9, 96).bfloat16()
     inv_freq = 1 / 1e4 ** (torch.arange(48) / 48)
