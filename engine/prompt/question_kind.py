@@ -63,7 +63,7 @@ PLURAL_VERB = (
     r"(?:(?:never|always|also|only|still) )?(?:(?:are|were|do|did|have|must|ca)n.?t|are|were|do(?:es)?|did|has|have|can"
     r"|may|must|will|in|mean|need|cost"
     r"|include|cover|count|apply|contain|come|get|go|require|take|belong|qualify|offer|use|allow|show|give|make|run"
-    r"|start|end|work|remain|\w+ed)"
+    r"|start|end|work|remain|went|ran|got|took|made|gave|came|sold|spent|won|lost|paid|rose|fell|grew|left|met|\w+ed)"
 )
 AUXILIARY = rf"is|are|was|were|do|does|did|can|could|may|must|should|will|would|has|have|had|am|{GERMAN_AUXILIARY}"
 VERB_FIRST = (  # in German: 'Brauche ich ...?', 'Kostet der ...?'

@@ -6,7 +6,7 @@ understand leaves no rows, rather than wrong ones.
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain
 
@@ -22,6 +22,7 @@ from engine.prompt.tables.columns import (
     is_money,
     number_columns,
 )
+from engine.prompt.tables.compared_columns import ComparedColumns, find_compared_columns
 from engine.prompt.tables.dates import DATE, are_day_first, date_tests, full_date
 from engine.prompt.tables.limits import Limit, find_limits, without_limits
 from engine.prompt.tables.wording import HOW_MUCH, has_forms, has_words, in_table_words, is_form
@@ -85,14 +86,23 @@ class Condition:
     words: str  # of the question that it explains
     is_denied: bool = False  # whether the question says what is not the case
 
+    compared: ComparedColumns | None = None  # instead of `is_met`
+
     def __str__(self) -> str:
         return f"{self.header}: {self.text}"
+
+    def is_met_by(self, row: Mapping[str, str]) -> bool:
+        return self.compared.is_met(row) if self.compared else self.is_met(row.get(self.header, ""))
 
 
 def conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
     """Return a question's conditions on the rows of a table; None if one is not understood or fits no column."""
     rows = [row for _, row in data_rows(rows)]
     question = ALL_ROWS.sub(" ", HOW_MUCH.sub(" ", in_table_words(question, rows)))
+    compared = find_compared_columns(question, rows)
+    if compared and NEGATED.search(question[: question.index(compared.text)]):
+        return None
+    question = without(question, [compared.text] if compared else [])
     dates = _date_conditions(question, rows)
     if dates is None or NOT_UNDERSTOOD.search(without_limits(question)):
         return None
@@ -105,6 +115,9 @@ def conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
     if OR.search(rest) and EXCLUDED.search(rest):  # not this or that
         return None
     found = [*values, *dates, *limits]
+    if compared:
+        words = compared.text
+        found.append(Condition(compared.header, words, bool, words, compared=compared))
     if any(re.search(rf"{ASKS_WHAT_DID}{re.escape(each.words.lower())}\b", rest) for each in values):
         return None  # 'How long did we work?' does not name the value 'Work'
     named = set(split_words(" ".join(each.words for each in values)))
@@ -147,9 +160,7 @@ def _names_function_word(question: str, rows: Sequence[Cells]) -> bool:
 
 def rows_that_meet(found: Sequence[Condition], rows: Sequence[Cells]) -> list[int]:
     """Return the rows that meet all conditions, without totals."""
-    return [
-        index for index, row in data_rows(rows) if all(each.is_met(dict(row).get(each.header, "")) for each in found)
-    ]
+    return [index for index, row in data_rows(rows) if all(each.is_met_by(dict(row)) for each in found)]
 
 
 def without(question: str, texts: Iterable[str]) -> str:
