@@ -56,6 +56,17 @@ RELATIVE_YEAR = re.compile(
     r"|(?P<after>\b(?:year|jahr) (?:after|later|danach)\b|\b(?:next|following) year\b)",
     re.I,
 )
+REFERS_TO_ROWS = re.compile(  # 'How many of those are paid?', but not 'How many of those rooms ...?'
+    r"\b(?:of (?P<of>those|these|them)|those|these|they|them|davon|von (?:denen|diesen|ihnen))(?: ones)?\b"
+    r"(?=\W*$| (?:are|were|have|had|do|did|will|can|is|was|in|from|over|under|add|costs?"
+    r"|sind|waren|haben|hatten|ist|war|kosten|im|aus|\u00fcber|unter)\b)",
+    re.I,
+)
+ASKS_FOR_ROWS = re.compile(
+    r"^(?:(?:and|so|please|und|bitte) )?(?:which|what|who|how many|(?:list|show|give|name|find)(?: me| us)?"
+    r"|welche\w*|wer|wie viele|nenne?|zeige?)(?: of)?(?: all)?(?: (?:the|our|my))? ",
+    re.I,
+)
 CLITIC = re.compile(r"(?<=\w)(?:n['\u2019]t|['\u2019](?:s|re|ve|ll|d|m))\b")  # of "what's" and "don't"
 MIN_CONTENT_WORDS = 2
 MANY_CONTENT_WORDS = 3  # of a question that is understood although it has a word that may be an expletive
@@ -121,6 +132,22 @@ def relevant_turns(question: str, history: Sequence[ChatTurn]) -> tuple[ChatTurn
             break
         turns.append(turn)
     return tuple(reversed(turns))
+
+
+def naming_rows(question: str, history: Sequence[ChatTurn]) -> str:
+    """Return a question with the words of the question before it in place of what refers to rows found by that.
+
+    'How many of those are paid?' after 'Which invoices are over 500 euros?' is 'How many of the invoices are over 500
+    euros are paid?': no sentence, but it has all conditions. '' if the question before it does not say which rows.
+    """
+    if not history or not needs_context(question) or not (match := REFERS_TO_ROWS.search(question)):
+        return question
+    earlier = naming_rows(history[-1].question.strip(" ?.!"), history[:-1])
+    start = ASKS_FOR_ROWS.match(earlier)
+    if start is None:
+        return ""
+    rows = f"{'of the ' if match['of'] else ''}{earlier[start.end() :]}"
+    return f"{question[: match.start()]}{rows}{question[match.end() :]}"
 
 
 def with_history(template: PromptTemplate, request: Request) -> ContextualQuestion:

@@ -10,7 +10,7 @@ from itertools import zip_longest
 
 from engine.errors import BadRequest
 from engine.prompt.editions import other_editions, tells_edition
-from engine.prompt.followups import YEAR, relevant_turns
+from engine.prompt.followups import YEAR, naming_rows, relevant_turns
 from engine.prompt.named_documents import ALL_DOCUMENTS, most_named, several_documents, split_topic
 from engine.prompt.pack import PreparedPrompt, pack
 from engine.prompt.question_kind import QuestionKind, question_kind
@@ -34,8 +34,10 @@ def prepare_stages(
     notes, start_ms = _missing_documents_note(finder, request) + _openings_note(finder, request), trace.now_ms()
     compared = compare_documents(finder, request) or compare_sections(finder, request)
     different = compared.hits() if compared else []
+    rows_of = naming_rows(request.question, request.history)
     for hits in [different] if different else retrieve(finder, request):
-        found, table_rows = (hits, NO_ROWS) if different else with_deciding_rows(finder, request.question, hits)
+        is_about_rows = bool(rows_of) and not different
+        found, table_rows = with_deciding_rows(finder, rows_of, hits) if is_about_rows else (hits, NO_ROWS)
         hits = hits if request.whole_document else found  # those of a whole document stay in its order
         trace.add("search", start_ms)
         with trace.stage("lookup"):

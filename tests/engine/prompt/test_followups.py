@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.prompt.followups import MAX_HISTORY_TOKENS, needs_context, relative_year, relevant_turns, with_history
+from engine.prompt.followups import (
+    MAX_HISTORY_TOKENS,
+    naming_rows,
+    needs_context,
+    relative_year,
+    relevant_turns,
+    with_history,
+)
 from engine.prompt.template import NO_ANSWER, PromptTemplate
 from engine.request import ChatTurn, Request
 from tests.support import tiny
@@ -175,3 +182,35 @@ def test_history_keeps_to_its_budget_and_a_cut_gives_a_note(earlier):
 )
 def test_a_relative_year_follows_the_last_one_named(question, year):
     assert relative_year(question) == year
+
+
+@pytest.mark.parametrize(
+    ("earlier", "question", "expected"),
+    [
+        (
+            ["Which invoices are over 500 euros?"],
+            "How many of those are paid?",
+            "of the invoices are over 500 euros are paid",
+        ),
+        (["List the Osei invoices"], "And what do they add up to?", "what do Osei invoices add up to"),
+        (
+            ["Show me all invoices of May.", "Which of them are open?"],
+            "How much are those in total?",
+            "How much are invoices of May are open in total?",
+        ),
+        (
+            ["Welche Rechnungen sind offen?"],
+            "Wie viele davon sind von Osei?",
+            "Wie viele Rechnungen sind offen sind von Osei",
+        ),
+        (["Which invoices are open?"], "Which orders are open?", "Which orders are open?"),  # it stands alone
+        (["Which rooms are heated?"], "How many of those rooms are there?", "How many of those rooms"),
+        ([], "How many of those are paid?", "How many of those are paid?"),
+    ],
+)
+def test_a_question_about_rows_found_before_has_the_words_that_found_them(earlier, question, expected):
+    assert expected in naming_rows(question, [ChatTurn(text, "") for text in earlier])
+
+
+def test_a_question_about_rows_after_one_that_names_none_has_no_words():
+    assert naming_rows("How many of those are paid?", [ChatTurn("Is the office open on Sundays?", "")]) == ""

@@ -320,3 +320,18 @@ def test_rows_are_counted_in_a_whole_document_whose_passages_keep_their_order():
     assert (ids(prepared.hits), prepared.table_rows.result) == (["orders-0", "orders-1"], "1 (Status: open)")
     *_, prepared = prepare_stages(finder, prompt, replace(request, whole_document=False), 4096, Trace())
     assert (ids(prepared.hits), prepared.table_rows.result) == (["orders-1", "orders-0"], "1 (Status: open)")
+
+
+def test_rows_of_a_follow_up_are_counted_among_those_of_the_question_before():
+    rows = [("1", "sent", "Osei"), ("2", "open", "Osei"), ("3", "open", "Lind")]
+    table = "\n".join(f"| Order: {number} | Status: {status} | Customer: {name} |" for number, status, name in rows)
+    finder, prompt = KeywordFinder(orders=[table]), PromptTemplate(tiny.decoder().tokenizer)
+
+    def result(*earlier):
+        history = tuple(ChatTurn(question, "") for question in earlier)
+        request = Request("How many of those are open?", max_new_tokens=4, history=history)
+        *_, prepared = prepare_stages(finder, prompt, request, 4096, Trace())
+        return prepared.table_rows.result
+
+    assert result("Which orders are from Osei?") == "1 (Customer: Osei; Status: open)"
+    assert result("Is the office open on Sundays?") == ""
