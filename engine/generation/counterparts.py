@@ -3,10 +3,12 @@
 from collections.abc import Sequence, Set
 
 from engine.generation.ranking import MAX_EMBEDDED_UNITS, UnitRanker
+from engine.generation.tables import Tables
 from engine.prompt.named_documents import split_topic
 from engine.prompt.overlap import content_stems, stem
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import PATTERNS, QuestionKind
+from engine.prompt.tables.columns import names_columns
 from engine.prompt.units import Unit
 
 
@@ -16,6 +18,24 @@ class Counterparts:
     def __init__(self, prepared: PreparedPrompt, ranker: UnitRanker, ranked: Sequence[Unit]) -> None:
         self._prepared, self._ranker, self._ranked = prepared, ranker, ranked
         self._documents = [hit.chunk.document_id for hit in prepared.hits]  # of the passages; none if they have none
+
+    def compared(self, tables: Tables, several: Set[str]) -> list[Unit]:
+        """Return the rows that the question names, or the best unit and its counterpart, or the next best.
+
+        several  ids of the documents that the question names, if any
+        """
+        units = list(self._ranked[:2])
+        rows = tables.compared_rows(self._ranked[:MAX_EMBEDDED_UNITS])
+        if len(rows) == 1 and not tables.row(units[0]):  # the best sentence names no row
+            rows = self.versions(rows[0])
+        if len(rows) > 1 and not several:
+            return rows
+        if units and several:
+            return self.best_of_each(units[0], several)
+        if units and (pair := self.versions(units[0])):
+            return pair
+        is_row_of_both = bool(units) and names_columns(self._prepared.standalone_question, tables.row(units[0]))
+        return units[:1] if is_row_of_both else units
 
     def versions(self, best: Unit) -> list[Unit]:
         """Return the best unit and its counterpart; if they are equal, another pair of its section that is not.

@@ -46,7 +46,6 @@ from engine.prompt.overlap import CHOICE_WORDS, content_words, unsupported_words
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import QuestionKind, question_kind, split_parts
 from engine.prompt.tables.amounts import codes
-from engine.prompt.tables.columns import names_columns
 from engine.prompt.tables.superlatives import SUPERLATIVE
 from engine.prompt.tables.totals import NO_ROWS
 from engine.prompt.units import Unit
@@ -64,6 +63,7 @@ LIST_WEIGHT = 1.0  # nats for a list, compared with a table row or sentence; cho
 FINDERS = (find_section, find_titled_section, find_answered_question)  # of text that answers as a whole
 SURE = 0.8  # confidence in the best quote, from which on no list of another document replaces it
 TABLE_CONFIDENCE = 0.7  # at least, of what all rows of a table say in the column that the question names; not fitted
+COMPARATIVE = re.compile(r"\b(?:\w{2,}er|more|less) than\b|\bas \w+ as\b|\b\w{2,}er als\b|\bso \w+ wie\b", re.I)
 PLURAL = re.compile(r"\b(?:are|were|have|sind|waren|haben)\b", re.I)
 
 
@@ -315,7 +315,12 @@ class Evidence:
         return self._quotes(self._tables.said_names(self._likely)) if self.kind in SECTION_KINDS else []
 
     def _with_yes_or_no(self) -> Sequence[Unit]:
-        """Return the best unit, or all of the text after a question of the document if that begins with yes or no."""
+        """Return the best unit, or the rows that the question compares, or all of an FAQ's answer of yes or no."""
+        if (
+            COMPARATIVE.search(self._prepared.original_question)
+            and (rows := self._tables.compared_rows(self._likely))[1:]
+        ):
+            return rows
         answers = answers_to_questions(self._prepared, self._ranker.units).values()
         said = (answer for answer in answers if self._best in answer and SAID.match(self._ranker.text(answer[0])))
         return next(said, [self._best] if self._best else [])[:MAX_ANSWER_UNITS]
@@ -373,17 +378,8 @@ class Evidence:
         return unit.block.kind == "paragraph" and enumerates(self._ranker.text(unit))
 
     def _comparison(self) -> list[Quote]:
-        """Return the best quote and its counterpart in another document, or the next best of the same."""
-        if self._parts:
-            units = self._best_of_parts()
-        else:
-            units = [each.unit for each in self._ranked[:2]]
-            if units and self._several:
-                units = self._counterparts.best_of_each(units[0], self._several)
-            elif units and (pair := self._counterparts.versions(units[0])):
-                units = pair
-            elif units and names_columns(self._prepared.standalone_question, self._tables.row(units[0])):
-                units = units[:1]
+        """Return the quotes that a comparison is answered with, those of one document after the other."""
+        units = self._best_of_parts() if self._parts else self._counterparts.compared(self._tables, self._several)
         return sorted(self._quotes(units), key=lambda quote: (quote.document, quote.rank))
 
     def _quotes(self, units: Iterator[Unit] | Sequence[Unit]) -> list[Quote]:

@@ -1,6 +1,8 @@
 """The tables of the passages of one prompt: the rows that belong together, and those that a question asks for."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from engine.generation.quotes import CELL
 from engine.generation.ranking import UnitRanker
@@ -14,6 +16,9 @@ from engine.prompt.tables.superlatives import ASKS_WHICH, SUPERLATIVE, Extreme, 
 from engine.prompt.tables.yes_no import listed_rows, said_column, said_rows
 from engine.prompt.units import Unit
 from store.markdown import parse_row
+
+NUM_NAMES = 2  # cells that may name a row: some begin with a number
+MAX_COMPARED_ROWS = 4
 
 
 class Tables:
@@ -82,6 +87,19 @@ class Tables:
             if found and (likely[0] in units or (found.is_certain and self._is_about(units))):
                 return units[found.row], found
         return None
+
+    def compared_rows(self, likely: Sequence[Unit]) -> list[Unit]:
+        """Return the rows that a question names by words which no other row of their table has at its beginning."""
+        asked = {stem for stem in content_stems(self._question) if not stem.isdecimal()}
+        found = list[Unit]()
+        for units in self._tables(likely):
+            names = [content_stems(" ".join(value for _, value in self.row(unit)[:NUM_NAMES])) for unit in units]
+            counts = Counter(chain.from_iterable(names))
+            own = [{stem for stem in name & asked if counts[stem] == 1} for name in names]
+            named = [unit for unit, stems in zip(units, own, strict=True) if stems]
+            if len(found) < len(named) <= MAX_COMPARED_ROWS:
+                found = named
+        return found
 
     def _has_other_conditions(self, rows: Sequence[Cells]) -> bool:
         """Return whether a question limits the rows by more than a column of yes and no."""

@@ -94,12 +94,15 @@ def _text_says_no(question: str, answer: str) -> bool | None:
         clause = parts[shared.index(most)]
     if CONSENT.search(clause) and not CONSENT.search(question):
         return None
-    if (is_allowed := _is_within_limit(question, clause)) is not None:
-        is_no = not is_allowed
+    is_negative = bool(NEGATION.search(LIMIT.sub("", clause)))
+    if (is_within := _is_within_limit(question, clause)) is not None:
+        if is_negative and not is_within:  # 'under 6 not allowed': of a child of 7 it says nothing
+            return None
+        is_no = is_negative or not is_within
     elif (only := ONLY.search(clause)) and not ONLY.search(question):
         is_no = not content_stems(" ".join(clause[only.end() :].split()[:MAX_EXCEPTION_WORDS])) <= stems
     else:
-        is_no = bool(NEGATION.search(LIMIT.sub("", clause))) != bool(NEGATION.search(question))
+        is_no = is_negative != bool(NEGATION.search(question))
     return is_no
 
 

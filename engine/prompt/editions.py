@@ -1,7 +1,7 @@
 """Which of several editions of a document a question means: 'policy_2023.docx' or 'policy_2025.docx'.
 
-The names of editions differ only in their years. The one that is meant has the question's year, or is the newest, or an
-older one if the question asks for a former one.
+The names of editions differ only in their years and versions. The one that is meant has the question's year, or is the
+newest, or an older one if the question asks for a former one.
 """
 
 import re
@@ -32,6 +32,10 @@ PERIOD = re.compile(  # several years
     rf"\b(?:since|from|until|till|between|seit|ab|bis|zwischen)\b(?: \w+){{0,4}}? {YEAR.pattern}", re.I
 )
 YEAR_IN_NAME = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
+VERSION_IN_NAME = re.compile(
+    r"v ?\d+(?: \d+)*|(?:version|edition|rev(?:ision)?|issue|stand|fassung)(?: [\da-f])*"
+    r"|final|signed|draft|new|old|neu|alt"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,17 @@ class OtherEditions:
 
     excluded: frozenset[int] = frozenset()
     older: frozenset[int] = frozenset()
+
+
+def edition_of(name: str) -> tuple[str, str]:
+    """Return what the names of all editions of a document share, and the year of this one; '' without a year.
+
+    'Travel policy 2023 v3.1.docx' and 'Travel_Policy_2025_FINAL.docx' are editions of the 'travel policy'.
+    """
+    *_, year = ["", *YEAR_IN_NAME.findall(name)]
+    words = " ".join(re.findall(r"[^\W_]+", YEAR_IN_NAME.sub(" ", name.rpartition(".")[0] or name).lower()))
+    shared = " ".join(re.sub(rf"\b(?:{VERSION_IN_NAME.pattern})\b", " ", words).split())
+    return shared or words, year
 
 
 def tells_edition(question: str) -> bool:
@@ -60,8 +75,9 @@ def other_editions(question: str, names: Sequence[str]) -> OtherEditions:
     """Return which of the documents with these names are other editions of one that the question means."""
     groups: dict[str, dict[str, set[int]]] = {}  # positions by year, by name without years
     for position, name in enumerate(names):
-        for year in YEAR_IN_NAME.findall(name)[-1:]:
-            groups.setdefault(YEAR_IN_NAME.sub("", name), {}).setdefault(year, set()).add(position)
+        shared, year = edition_of(name)
+        if year:
+            groups.setdefault(shared, {}).setdefault(year, set()).add(position)
     years, is_told = set(YEAR.findall(question)), tells_edition(question)
     excluded, older = set[int](), set[int]()
     for by_year in groups.values():

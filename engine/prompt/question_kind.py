@@ -73,8 +73,8 @@ PATTERNS = {  # the first that matches decides
     QuestionKind.SUMMARY: _any(
         r"\bsummar|\bsum up\b|\boverview\b|\b(?:rundown|recap)\b|\bgist\b|\btl;?dr\b",
         r"\b(?:main|key) (?:points|ideas|message|takeaways)",
-        r"\bin (?:a few|two|three|short|brief) (?:sentences|words)\b",
-        r"\b(?:in short|briefly|in brief)\b|\bwhat(?:'s| s|'re| is| are) .+ about\b",
+        r"^(?!.*\bchang).*\b(?:in (?:a few|two|three|short|brief) (?:sentences|words)|in short|briefly|in brief)\b",
+        r"\bwhat(?:'s| s|'re| is| are) .+ about\b",
         r"\bzusammenfass|\bfass\w*\b.* zusammen|\b\u00fcberblick\b|\bworum geht|\bin wenigen s\u00e4tzen|\bkurz gesagt",
     ),
     QuestionKind.COMPARISON: _any(

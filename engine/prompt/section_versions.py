@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from engine.prompt.editions import YEAR_IN_NAME
+from engine.prompt.editions import edition_of
 from engine.prompt.followups import STOP_WORD, YEAR, relevant_turns
 from engine.prompt.question_kind import QuestionKind, question_kind
 from engine.prompt.titles import parse_title
@@ -98,7 +98,7 @@ def _titles(units: Sequence[LocatedUnit]) -> dict[frozenset[str], LocatedUnit]:
 
 
 def _pairs(finder: Finder, request: Request) -> Iterator[tuple[Document, Document]]:
-    """Yield the documents that may be meant: two that are named or chosen, or editions that differ in their year only.
+    """Yield the documents that may be meant: two that are named or chosen, or editions of one document.
 
     Of several editions they are those of the years that the question names, else the two newest. If the words of
     some names are in the question, only these are meant.
@@ -112,8 +112,9 @@ def _pairs(finder: Finder, request: Request) -> Iterator[tuple[Document, Documen
             return
     editions: dict[str, dict[str, Document]] = {}
     for document in scope:
-        for year in YEAR_IN_NAME.findall(document.name)[-1:]:
-            editions.setdefault(YEAR_IN_NAME.sub("", document.name), {})[year] = document
+        shared, year = edition_of(document.name)
+        if year:
+            editions.setdefault(shared, {})[year] = document
     years = set(YEAR.findall(request.question))
     pairs = []
     for by_year in editions.values():

@@ -53,14 +53,17 @@ def with_deciding_rows(finder: Finder, question: str, hits: Sequence[Hit]) -> tu
 
 
 def _tables(finder: Finder, hits: Sequence[Hit]) -> Iterator[list[Row]]:
-    """Yield the rows of each table that has a row in the hits; none of a document that is too long."""
+    """Yield the rows of each table that has a row in the hits; none of a document that is too long.
+
+    A table whose columns have no headers has no rows.
+    """
     first = ((hit.chunk.document_id, cells) for hit in hits for cells in islice(_rows(hit.chunk), 1))
     for document, headers in dict.fromkeys(
         (document, frozenset(name for name, _ in cells)) for document, cells in first
     ):
         chunks = finder.chunks(document)
-        if len(chunks) <= MAX_CHUNKS:
-            yield list(_rows_with(headers, chunks))
+        if len(chunks) <= MAX_CHUNKS and (rows := list(_rows_with(headers, chunks))):
+            yield rows
 
 
 def _deciding_rows(question: str, table: Sequence[Row], is_list: bool, has_result: bool) -> tuple[list[int], str]:
@@ -68,10 +71,10 @@ def _deciding_rows(question: str, table: Sequence[Row], is_list: bool, has_resul
 
     They are those that it counts, adds up or filters, or the one with its superlative.
     """
-    rows, about = [cells for cells, _ in table], table[0][1].subject if table else ""
+    rows, about = [cells for cells, _ in table], table[0][1].subject
     if tasks := assigned_rows(question, rows):
         return tasks, ""
-    if has_result and rows and (found := result_of_rows(question, rows, about))[0]:
+    if has_result and (found := result_of_rows(question, rows, about))[0]:
         return found
     if COUNTED.search(question):
         return [], ""

@@ -1,5 +1,6 @@
 """Tables of HTML: which ones are only layout, and the rows of the others with merged cells repeated."""
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import chain, groupby, islice
@@ -13,6 +14,7 @@ CELLS = ["td", "th"]
 PARTS = ["caption", "thead", "tbody", "tfoot", "tr", *CELLS]
 HEADINGS = ["h1", "h2", "h3", "h4", "h5", "h6"]
 BLOCKS = ["p", "div", "ul", "ol", "dl", "pre", "table", *HEADINGS]
+NUMBER = re.compile(r"(?!(?:19|20)\d\d\b)\W*\d[\d.,]*\W*")  # but no year
 MAX_NESTING = 5  # tables around one with data; beyond, all are layout
 MAX_BLOCKS = 5  # in a cell of a table with data
 MAX_CELL_CHARS = 1000
@@ -105,7 +107,9 @@ def _num_header_rows(rows: Sequence[Sequence[Tag]]) -> int | None:
     num_titles = next(index for index, row in enumerate(rows) if len(row) >= min_cells)
     below = rows[num_titles:]
     num = next((index for index, row in enumerate(below) if not _is_header(row, min_cells)), len(below))
-    if num == 0 and len(below) > 1 and _is_bold(below[0]) and not _is_bold(below[1]):
+    if num == 0 and len(below) > 2 and _names_parts(below[1], below[0]):
+        num = 2
+    elif num == 0 and len(below) > 1 and _is_bold(below[0]) and not _is_bold(below[1]):
         num = 1
     if 0 < num < len(below):
         return num_titles + num
@@ -116,6 +120,13 @@ def _is_header(row: Sequence[Tag], min_cells: int) -> bool:
     head = _closest(row[0], "thead", "table")
     is_in_head = head is not None and head.name == "thead"
     return is_in_head or (len(row) >= min_cells and all(cell.name == "th" for cell in row))
+
+
+def _names_parts(row: Sequence[Tag], above: Sequence[Tag]) -> bool:
+    """Return whether a row has a name, no number, for each column below the wide cells of the row above, no more."""
+    texts = [text for cell in row if (text := cell.get_text(strip=True))]
+    num_parts = sum(width for cell in above if (width := _span(cell, "colspan")) > 1)
+    return 1 < num_parts == len(texts) and not any(map(NUMBER.fullmatch, texts))
 
 
 def _is_bold(row: Sequence[Tag]) -> bool:

@@ -49,6 +49,8 @@ def test_negation_decides_between_yes_and_no(question, answer, expected):
         ("Are 10 guests allowed?", "Up to 8 guests and 2 dogs are allowed.", "No"),
         ("Is 1 dog allowed?", "Up to 2 dogs and 8 guests are allowed.", "Yes"),
         ("Is it open in 2028?", "It is open from 2027.", "Yes"),
+        ("Can I give it to a 5 year old?", "Children under 6 years must not be given it.", "No"),
+        ("Can I give it to a 7 year old?", "Children under 6 years must not be given it.", ""),
         ("May a child in Year 4 cycle to school?", "Only children in Year 5 and above may cycle to school.", "No"),
     ],
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.prompt.editions import is_former, other_editions, tells_edition
+from engine.prompt.editions import edition_of, is_former, other_editions, tells_edition
 
 NAMES = ["policy_2023.docx", "lease.pdf", "policy_2025.docx", "report 2024.pdf", "policy_2023.docx"]
 
@@ -45,3 +45,18 @@ def test_a_heading_tells_what_is_no_longer_in_force_unless_the_question_asks_for
     assert not is_former("Tariff", "What is the fee?") and not is_former("Gold tariff", "What is the fee?")
     for question in ("What was the old fee?", "What was the fee in 2023?", "Compare the fees."):
         assert not is_former("Old tariff", question)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Travel policy 2023 v3.1.docx", ("travel policy", "2023")),
+        ("Travel_Policy_2025_FINAL.docx", ("travel policy", "2025")),
+        ("lease.pdf", ("lease", "")),
+        ("2025.pdf", ("", "2025")),
+        ("works meeting 2025-03-11.md", ("works meeting 03 11", "2025")),
+        ("Hausordnung Stand 2022 (neu).pdf", ("hausordnung", "2022")),
+    ],
+)
+def test_the_names_of_editions_share_all_but_years_and_versions(name, expected):
+    assert edition_of(name) == expected

@@ -105,3 +105,32 @@ def test_a_cell_cannot_cover_a_whole_large_table(monkeypatch):
     assert max(map(len, lines_of(page))) > 50
     monkeypatch.setattr("store.ingest.web.html_tables.MAX_CELLS", 10)
     assert lines_of(page) == ["| a: b |"] * 20
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (
+            "<tr><td>Place</td><td colspan=2>Limit</td></tr><tr><td></td><td>room</td><td>meals</td></tr>"
+            "<tr><td>London</td><td>185</td><td>40</td></tr>",
+            "| Place: London | Limit room: 185 | Limit meals: 40 |",
+        ),
+        (
+            "<tr><td rowspan=2>Site</td><td colspan=2>Phosphate</td></tr><tr><td>2024</td><td>2025</td></tr>"
+            "<tr><td>H01</td><td>0.04</td><td>0.05</td></tr>",
+            "| Site: H01 | Phosphate 2024: 0.04 | Phosphate 2025: 0.05 |",
+        ),
+        (  # a number names no column
+            "<tr><td>Place</td><td colspan=2>Limit</td></tr><tr><td></td><td>185</td><td>40</td></tr>"
+            "<tr><td>Rome</td><td>150</td><td>30</td></tr>",
+            "| Place: Rome | Limit: 150 | Limit: 30 |",
+        ),
+        (  # the second row names something itself
+            "<tr><td>Name</td><td colspan=2>Address</td></tr><tr><td>Ann</td><td>Mill Lane</td><td>York</td></tr>"
+            "<tr><td>Bob</td><td>High Street</td><td>Leeds</td></tr>",
+            "| Name: Bob | Address: High Street | Address: Leeds |",
+        ),
+    ],
+)
+def test_a_row_of_names_below_merged_cells_belongs_to_the_header(rows, expected):
+    assert expected in lines_of(f"<table>{rows}</table>")
