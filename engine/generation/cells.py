@@ -14,6 +14,7 @@ from engine.prompt.pack import PreparedPrompt
 from engine.prompt.tables.amounts import codes, names_money
 from engine.prompt.tables.columns import named_header, requested_header
 from engine.prompt.tables.limits import is_in_range
+from engine.prompt.tables.period_columns import period_column
 from engine.prompt.units import Unit
 
 # The weights were chosen on the same questions as those of engine.generation.evidence.
@@ -41,7 +42,8 @@ def likely_cells(
     ]
     stems = content_stems(f"{question} {relative_year(prepared.standalone_question)}")
     headers = [header for _, header, _ in cells]
-    requested, named = requested_header(question, headers), named_header(question, headers)
+    requested = requested_header(question, headers)
+    named = period_column(question, headers) or named_header(question, headers)
     is_about_money = bool(MONEY.search(question))
     complete = [header for header in headers[1:] if (words := content_stems(header)) and words <= stems]
     if named is None and len(complete) == 1 and not is_about_money:  # the only column that the question names

@@ -46,6 +46,7 @@ from engine.prompt.overlap import CHOICE_WORDS, content_words, unsupported_words
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import QuestionKind, question_kind, split_parts
 from engine.prompt.tables.amounts import codes
+from engine.prompt.tables.period_columns import lacks_period
 from engine.prompt.tables.superlatives import SUPERLATIVE
 from engine.prompt.tables.totals import NO_ROWS
 from engine.prompt.units import Unit
@@ -247,12 +248,12 @@ class Evidence:
             ]
             sums = sum(each.right for each in found), sum(each.answerable for each in found)
             return Confidence(*(total / len(self._parts) for total in sums))
+        question = self._prepared.standalone_question
         least = TABLE_CONFIDENCE if self._said or (self._extreme and self._extreme[1]) else 0.0
         expected = expected_content(self._prepared.original_question)
         has_form = expected is None or any(map(expected.cell.search, self._prepared.texts))
-        if not has_form or not self._ranked:
+        if not has_form or not self._ranked or lacks_period(question, self._tables.row(self._ranked[0].unit)):
             return Confidence(0.0, 0.0)
-        question = self._prepared.standalone_question
         best = quote_confidence(self.kind, question, self._ranked, self._ranker, self.scores)
         return Confidence(max(least, best.right), max(least, best.answerable))
 

@@ -13,7 +13,7 @@ from engine.generation.document_questions import answers_to_questions, is_questi
 from engine.generation.section import SENTENCE_END
 from engine.generation.span_scorer import SpanScores
 from engine.model.encoder import Encoder
-from engine.prompt.answer_type import EXCLUSION, expected_content
+from engine.prompt.answer_type import EXCLUSION, asks_for_reason, expected_content
 from engine.prompt.editions import is_former, other_editions
 from engine.prompt.followups import YEAR, relative_year
 from engine.prompt.overlap import content_stems, sentence_scores
@@ -21,6 +21,7 @@ from engine.prompt.pack import PreparedPrompt
 from engine.prompt.tables.amounts import codes, numbers
 from engine.prompt.tables.columns import named_header
 from engine.prompt.tables.limits import is_in_range
+from engine.prompt.tables.period_columns import lacks_period
 from engine.prompt.titles import CAPTION_LEVEL, parse_title
 from engine.prompt.units import Unit, split_units
 from store.markdown import MAX_CAPTION_CHARS, Block, parse_row
@@ -166,7 +167,7 @@ class UnitRanker:
         is_whole = question == self._prepared.standalone_question
         wanted = (codes(original) if is_whole else set()) or codes(question)  # a follow-up is not about earlier codes
         expected, asks_for_exclusion = expected_content(question), bool(EXCLUSION.search(question))
-        captions = set(self.captions.values())
+        asks_why, captions = asks_for_reason(question), set(self.captions.values())
         asked = set(numbers(question))
         told = original if is_whole and YEAR.search(original) else question
         other = other_editions(told, [hit.chunk.document_name for hit in self._prepared.hits])
@@ -183,8 +184,10 @@ class UnitRanker:
                 nats += EXACT_WEIGHT
             nats -= EXACT_WEIGHT * (unit.passage in other.excluded) + NEWEST_WEIGHT * (unit.passage in other.older)
             is_word = unit.block.kind == "paragraph" and _is_alone(unit) and ONE_WORD.fullmatch(text)
-            if is_word or (expected is not None and not expected.is_in(text)):
+            is_no_reason = asks_why and bool(row)
+            if is_word or is_no_reason or (expected is not None and not expected.is_in(text)):
                 nats -= TYPE_PENALTY
+            nats -= EXACT_WEIGHT * lacks_period(question, row)
             nats -= NEWEST_WEIGHT * is_former(self.headings[unit], question)
             nats += EXACT_WEIGHT * (asks_for_exclusion and bool(EXCLUSION.search(self._with_heading(unit))))
             if new_words and not new_words & content_stems(text):

@@ -16,13 +16,13 @@ from engine.prompt.units import Unit
 
 MAX_SUMMARIZED_PASSAGES = 3
 MAX_TOPIC_UNITS, MIN_TOPIC_UNITS = 4, 3  # of the best quotes, so many below one heading make it the topic
-NUM_SENTENCES = 6
+NUM_OPENING, NUM_SENTENCES = 5, 4  # at the start of the document, and of all of it
 DOCUMENT_KIND = re.compile(
     r"\b(?:document|file|report|letter|release|article|minutes|manual|policy|contract|lease|agreement|handbook|e-?mails?"
     r"|presentation|slides|workbook|spreadsheet|dokument|datei|bericht|brief|protokoll|vertrag|handbuch|pr\u00e4sentation)\b",
     re.I,
 )
-MAX_TITLE_PLACE = 3  # among the units of a passage
+MAX_TITLE_PLACE = 8  # among the units of a passage
 MIN_CONTENT_WORDS = 4  # of a sentence in a summary
 QUESTION_WORD_WEIGHT = 4
 NUMBER_WEIGHT = 1.3  # of a sentence with a figure: it states a result, a date or an amount
@@ -32,8 +32,8 @@ LEAD_WEIGHT = 1.3  # of the first sentence of a paragraph
 def summary_units(prepared: PreparedPrompt, ranker: UnitRanker, likely: Sequence[Unit]) -> list[Unit]:
     """Return what sums up the topic that the question names, or else the best document, in its order.
 
-    Of a document these are its title, and sentences and list items of its first passages; of all documents, the title
-    of each and the sentence it opens with.
+    Of a document these are its title, the sentences or list items that it opens with, and others of its first passages;
+    of all documents, the title of each and the sentence it opens with.
 
     likely  all quotes, the best first
     """
@@ -56,9 +56,13 @@ def summary_units(prepared: PreparedPrompt, ranker: UnitRanker, likely: Sequence
     found = whole or found
     is_lead = [unit.start == unit.block.start for unit in found]
     texts = [unit.text(prepared.texts) for unit in found]
-    chosen = [found[index] for index in summarize(texts, is_lead, prepared.standalone_question)]
+    chosen = set(summarize(texts, is_lead, prepared.standalone_question))
     first = found[0].passage if found else 0
-    return [*(_title(prepared, units, first) if not hits or hits[first].chunk.start == 0 else []), *chosen]
+    if hits and hits[first].chunk.start:
+        return [found[index] for index in sorted(chosen)]
+    opening = [index for index, unit in enumerate(found) if unit.passage == first and _says_enough(texts[index])]
+    chosen.update(opening[:NUM_OPENING])
+    return [*_title(prepared, units, first), *(found[index] for index in sorted(chosen))]
 
 
 def _topic_units(prepared: PreparedPrompt, ranker: UnitRanker, likely: Sequence[Unit]) -> list[Unit]:
@@ -79,8 +83,12 @@ def _topic_units(prepared: PreparedPrompt, ranker: UnitRanker, likely: Sequence[
 def _opening(prepared: PreparedPrompt, units: Sequence[Unit], passage: int) -> list[Unit]:
     """Return the title of a passage, if it starts with one, and its first sentence, or whatever comes first."""
     body = [unit for unit in units if unit.passage == passage and unit.block.kind != "heading"]
-    sentences = (unit for unit in body if len(content_words(unit.text(prepared.texts))) >= MIN_CONTENT_WORDS)
+    sentences = (unit for unit in body if _says_enough(unit.text(prepared.texts)))
     return [*_title(prepared, units, passage), *([next(sentences, body[0])] if body else [])]
+
+
+def _says_enough(sentence: str) -> bool:
+    return len(content_words(sentence)) >= MIN_CONTENT_WORDS
 
 
 def _title(prepared: PreparedPrompt, units: Sequence[Unit], passage: int) -> list[Unit]:

@@ -1,5 +1,6 @@
 """The tables of the passages of one prompt: the rows that belong together, and those that a question asks for."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -17,7 +18,10 @@ from engine.prompt.tables.yes_no import listed_rows, said_column, said_rows
 from engine.prompt.units import Unit
 from store.markdown import parse_row
 
-NUM_NAMES = 2  # cells that may name a row: some begin with a number
+MODAL = re.compile(
+    r"\b(?:allowed|permitted|may|must|should|d\u00fcrfen|darf|muss|soll\w*|erlaubt|zul\u00e4ssig)\b", re.I
+)
+NAME = re.compile(r"[^\W\d_]{3}")  # what a cell with the name of a row has; not one with its number
 MAX_COMPARED_ROWS = 4
 
 
@@ -77,7 +81,7 @@ class Tables:
 
         Another table has to be about what the question asks for.
         """
-        if not SUPERLATIVE.search(self._question):
+        if not SUPERLATIVE.search(self._question) or MODAL.search(self._question):
             return None
         for units in self._tables(likely):
             rows = list(map(self.row, units))
@@ -93,7 +97,8 @@ class Tables:
         asked = {stem for stem in content_stems(self._question) if not stem.isdecimal()}
         found = list[Unit]()
         for units in self._tables(likely):
-            names = [content_stems(" ".join(value for _, value in self.row(unit)[:NUM_NAMES])) for unit in units]
+            values = ([value for _, value in self.row(unit) if NAME.search(value)] for unit in units)
+            names = [content_stems(" ".join(each[:1])) for each in values]
             counts = Counter(chain.from_iterable(names))
             own = [{stem for stem in name & asked if counts[stem] == 1} for name in names]
             named = [unit for unit, stems in zip(units, own, strict=True) if stems]

@@ -69,11 +69,12 @@ AUXILIARY = rf"is|are|was|were|do|does|did|can|could|may|must|should|will|would|
 VERB_FIRST = (  # in German: 'Brauche ich ...?', 'Kostet der ...?'
     r"\w{2,}en? (?:ich|wir|man|sie)|\w{2,}t (?:man|es|er|sie|sich|der|die|das|mein\w*|unser\w*)"
 )
+BRIEFLY = r"briefly|in (?:(?:a few|two|three|short|brief) (?:sentences|words)|short|brief|a nutshell)"
 PATTERNS = {  # the first that matches decides
     QuestionKind.SUMMARY: _any(
         r"\bsummar|\bsum up\b|\boverview\b|\b(?:rundown|recap)\b|\bgist\b|\btl;?dr\b",
         r"\b(?:main|key) (?:points|ideas|message|takeaways)",
-        r"^(?!.*\bchang).*\b(?:in (?:a few|two|three|short|brief) (?:sentences|words)|in short|briefly|in brief)\b",
+        rf"^(?!.*\bchang).*\b(?:{BRIEFLY})\b",
         r"\bwhat(?:'s| s|'re| is| are) .+ about\b",
         r"\bzusammenfass|\bfass\w*\b.* zusammen|\b\u00fcberblick\b|\bworum geht|\bin wenigen s\u00e4tzen|\bkurz gesagt",
     ),

@@ -92,6 +92,11 @@ def are_day_first(values: Iterable[str]) -> bool:
     return not pairs or (max(pairs)[0] > MONTHS_PER_YEAR >= max(month for _, month in pairs))
 
 
+def dates_of(question: str) -> list[Date]:
+    """Return the dates that a question names, in their order."""
+    return [_date(match) for match in _dates_of(question)]
+
+
 def _dates_of(question: str) -> Iterator[re.Match[str]]:
     """Yield the dates of a question: 'may' is a month only after a preposition, and '2000 euros' is no year."""
     for match in DATE.finditer(question):

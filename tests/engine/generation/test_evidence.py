@@ -335,10 +335,12 @@ def test_two_questions_in_one_get_two_quotes():
     assert texts_of(found.quoted_answer()) == ["The warranty ends after three years.", "It is blue."]
 
 
-def test_a_summary_quotes_sentences_of_one_document_in_their_order():
-    text = " ".join(f"Ferry number {n} carries many cars to the old town." for n in range(8))
-    quotes = evidence("Summarize it.", Scorer(), text, OTHER).quoted_answer()
-    assert len(quotes) == 6 and {quote.rank for quote in quotes} == {1}
+def test_a_summary_quotes_the_opening_of_one_document_and_what_the_question_names_in_their_order():
+    text = " ".join(f"Ferry number {n} carries many cars to the old town." for n in range(7))
+    last = "Repairs in winter took three long months."
+    quotes = evidence("Summarize the repairs.", Scorer(), f"{text} {last}", OTHER).quoted_answer()
+    assert [quote.text for quote in quotes[:5]] == [f"{each}." for each in text.split(". ")[:5]]
+    assert quotes[-1].text == last and len(quotes) <= 9 and {quote.rank for quote in quotes} == {1}
     assert [quote.start for quote in quotes] == sorted(quote.start for quote in quotes)
 
 
