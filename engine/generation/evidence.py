@@ -21,7 +21,7 @@ from engine.generation.changes import describe_change, format_changes
 from engine.generation.confidence import SUMMARY_CONFIDENCE, Confidence, quote_confidence
 from engine.generation.counterparts import Counterparts
 from engine.generation.document_questions import MAX_ANSWER_UNITS, answers_to_questions, find_answered_question
-from engine.generation.lists import enumerates, judged_lists, points_elsewhere
+from engine.generation.lists import enumerates, judged_lists, likely_list, points_elsewhere
 from engine.generation.quotes import format_quotes, format_unit, other_quotes, whole_words, with_unit
 from engine.generation.ranking import (
     MAX_EMBEDDED_UNITS,
@@ -123,8 +123,8 @@ class Evidence:
             return self._said
         if self.kind is QuestionKind.LIST:
             return [] if self._extreme else self._list()
-        if self.kind is QuestionKind.FACT and (announced := self._announced()):
-            return announced
+        if self.kind is QuestionKind.FACT and (found := self._announced() or self._likely_list()):
+            return found
         if self.kind is QuestionKind.STEPS:
             return self._best_list() or self.closest()[:1]
         return self._quotes(self._with_yes_or_no()) if self.kind is QuestionKind.YES_NO else []
@@ -317,10 +317,8 @@ class Evidence:
 
     def _with_yes_or_no(self) -> Sequence[Unit]:
         """Return the best unit, or the rows that the question compares, or all of an FAQ's answer of yes or no."""
-        if (
-            COMPARATIVE.search(self._prepared.original_question)
-            and (rows := self._tables.compared_rows(self._likely))[1:]
-        ):
+        is_comparative = COMPARATIVE.search(self._prepared.original_question)
+        if is_comparative and len(rows := self._tables.compared_rows(self._likely)) > 1:
             return rows
         answers = answers_to_questions(self._prepared, self._ranker.units).values()
         said = (answer for answer in answers if self._best in answer and SAID.match(self._ranker.text(answer[0])))
@@ -368,6 +366,10 @@ class Evidence:
             return []
         _, passage, block = max(lists, key=itemgetter(0))
         return [self._quote_at(passage, block.start, block.end)]
+
+    def _likely_list(self) -> list[Quote]:
+        found = likely_list(self._prepared, self._ranker, self.scores, self._ranked)
+        return [self._quote_at(found[0], found[1].start, found[1].end)] if found else []
 
     def _may_replace_list(self, unit: Unit) -> bool:
         """Return whether a unit can answer instead of a list: a table row, or a sentence that enumerates."""

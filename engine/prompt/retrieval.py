@@ -15,6 +15,7 @@ from engine.prompt.named_documents import ALL_DOCUMENTS, most_named, several_doc
 from engine.prompt.pack import PreparedPrompt, pack
 from engine.prompt.question_kind import QuestionKind, question_kind
 from engine.prompt.section_versions import compare_sections
+from engine.prompt.spelling import corrected
 from engine.prompt.tables.rows import with_deciding_rows
 from engine.prompt.tables.totals import NO_ROWS
 from engine.prompt.template import PromptTemplate
@@ -34,14 +35,16 @@ def prepare_stages(
     notes, start_ms = _missing_documents_note(finder, request) + _openings_note(finder, request), trace.now_ms()
     compared = compare_documents(finder, request) or compare_sections(finder, request)
     different = compared.hits() if compared else []
-    rows_of = naming_rows(request.question, request.history)
     for hits in [different] if different else retrieve(finder, request):
-        is_about_rows = bool(rows_of) and not different
-        found, table_rows = with_deciding_rows(finder, rows_of, hits) if is_about_rows else (hits, NO_ROWS)
+        question = corrected(request.question, (hit.chunk.passage for hit in hits), template.is_word)
+        rows_of = "" if different else naming_rows(question, request.history)
+        found, table_rows = with_deciding_rows(finder, rows_of, hits) if rows_of else (hits, NO_ROWS)
         hits = hits if request.whole_document else found  # those of a whole document stay in its order
         trace.add("search", start_ms)
         with trace.stage("lookup"):
-            prepared = replace(pack(template, request, hits, max_tokens), table_rows=table_rows)
+            packed = pack(template, replace(request, question=question), hits, max_tokens)
+            read_as = (f"Read as: {question}",) if question != request.question else ()
+            prepared = replace(packed, table_rows=table_rows, notes=read_as + packed.notes)
             if compared:
                 prepared = compared.add_to(prepared)
         yield replace(prepared, notes=notes + prepared.notes)

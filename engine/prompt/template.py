@@ -37,6 +37,10 @@ class PromptTemplate:
         """Return a passage's ids with character spans into `text`; the blank line after it belongs to it."""
         return self.tokenizer.encode(text.strip() + "\n\n")
 
+    def is_word(self, word: str) -> bool:
+        """Return whether a word is a token of its own, as common words are."""
+        return len(self.tokenizer.encode(f" {word}").ids) == 1
+
     def suffix_ids(self, question: str) -> tuple[int, ...]:
         """Return the ids of everything after the passages: the question and the start of the answer."""
         before = self.tokenizer.encode_template(self._before_question)

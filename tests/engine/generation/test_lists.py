@@ -114,3 +114,14 @@ def test_a_row_that_only_says_where_the_steps_are_does_not_replace_them():
     text = f"| Fault: not cut | Remedy: Adjust the plate, see chapter 6 |\n\n## 6. Plate\n\n{steps}"
     found = evidence("How do I adjust the plate?", Scorer("Adjust the plate"), text, encoder=Encoder("plate"))
     assert texts_of(found.quoted_answer()) == [steps]
+
+
+RECOMMENDED = "The report is short.\n\nWe recommend:\n\n- to plant trees\n- to keep cattle away\n- to buy a gauge"
+
+
+def test_a_list_answers_a_question_that_asks_for_none_if_several_of_its_items_are_likely():
+    scorer = Scorer("plant trees", "keep cattle away")
+    (quote,) = evidence("What does the report recommend?", scorer, RECOMMENDED).quoted_answer()
+    assert quote.text == "- to plant trees\n- to keep cattle away\n- to buy a gauge"
+    assert evidence("When does the report recommend that?", scorer, RECOMMENDED).quoted_answer() == []
+    assert evidence("What is the report?", Scorer("short"), RECOMMENDED).quoted_answer() == []
