@@ -64,7 +64,6 @@ LIST_WEIGHT = 1.0  # nats for a list, compared with a table row or sentence; cho
 FINDERS = (find_section, find_titled_section, find_answered_question)  # of text that answers as a whole
 SURE = 0.8  # confidence in the best quote, from which on no list of another document replaces it
 TABLE_CONFIDENCE = 0.7  # at least, of what all rows of a table say in the column that the question names; not fitted
-COMPARATIVE = re.compile(r"\b(?:\w{2,}er|more|less) than\b|\bas \w+ as\b|\b\w{2,}er als\b|\bso \w+ wie\b", re.I)
 PLURAL = re.compile(r"\b(?:are|were|have|sind|waren|haben)\b", re.I)
 
 
@@ -252,7 +251,10 @@ class Evidence:
         least = TABLE_CONFIDENCE if self._said or (self._extreme and self._extreme[1]) else 0.0
         expected = expected_content(self._prepared.original_question)
         has_form = expected is None or any(map(expected.cell.search, self._prepared.texts))
-        if not has_form or not self._ranked or lacks_period(question, self._tables.row(self._ranked[0].unit)):
+        if not has_form or not self._ranked:
+            return Confidence(0.0, 0.0)
+        original, best_row = self._prepared.original_question, self._tables.row(self._ranked[0].unit)
+        if best_row and not least and lacks_period(original, best_row):
             return Confidence(0.0, 0.0)
         best = quote_confidence(self.kind, question, self._ranked, self._ranker, self.scores)
         return Confidence(max(least, best.right), max(least, best.answerable))
@@ -317,8 +319,7 @@ class Evidence:
 
     def _with_yes_or_no(self) -> Sequence[Unit]:
         """Return the best unit, or the rows that the question compares, or all of an FAQ's answer of yes or no."""
-        is_comparative = COMPARATIVE.search(self._prepared.original_question)
-        if is_comparative and len(rows := self._tables.compared_rows(self._likely)) > 1:
+        if rows := self._tables.rows_of_comparative(self._likely):
             return rows
         answers = answers_to_questions(self._prepared, self._ranker.units).values()
         said = (answer for answer in answers if self._best in answer and SAID.match(self._ranker.text(answer[0])))

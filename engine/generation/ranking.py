@@ -187,7 +187,7 @@ class UnitRanker:
             is_no_reason = asks_why and bool(row)
             if is_word or is_no_reason or (expected is not None and not expected.is_in(text)):
                 nats -= TYPE_PENALTY
-            nats -= EXACT_WEIGHT * lacks_period(question, row)
+            nats -= EXACT_WEIGHT * (bool(row) and lacks_period(original, row))
             nats -= NEWEST_WEIGHT * is_former(self.headings[unit], question)
             nats += EXACT_WEIGHT * (asks_for_exclusion and bool(EXCLUSION.search(self._with_heading(unit))))
             if new_words and not new_words & content_stems(text):

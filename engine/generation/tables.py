@@ -21,6 +21,10 @@ from store.markdown import parse_row
 MODAL = re.compile(
     r"\b(?:allowed|permitted|may|must|should|d\u00fcrfen|darf|muss|soll\w*|erlaubt|zul\u00e4ssig)\b", re.I
 )
+COMPARATIVE = re.compile(
+    r"\b(?!other|rather|later|longer)(?:\w{3,}er|more|less) than\b|\bas (?!soon|well|long|far)\w+ as\b|\bso \w+ wie\b",
+    re.I,
+)
 NAME = re.compile(r"[^\W\d_]{3}")  # what a cell with the name of a row has; not one with its number
 MAX_COMPARED_ROWS = 4
 
@@ -38,7 +42,7 @@ class Tables:
 
     def matching_rows(self, row: Unit) -> list[Unit]:
         """Return the rows of the table of a row that have the values which the question names; often none."""
-        units, hits = self._rows_with(row), self._prepared.hits
+        units, hits = self.rows_with(row), self._prepared.hits
         if not units:
             return []
         about = hits[row.passage].chunk.subject if hits else ""
@@ -47,7 +51,7 @@ class Tables:
 
     def listed_rows(self, row: Unit) -> list[Unit]:
         """Return the rows of the table of a row that a question asks to list."""
-        units = self._rows_with(row)
+        units = self.rows_with(row)
         rows = list(map(self.row, units))
         return [] if self._has_other_conditions(rows) else [units[index] for index in listed_rows(self._question, rows)]
 
@@ -92,6 +96,11 @@ class Tables:
                 return units[found.row], found
         return None
 
+    def rows_of_comparative(self, likely: Sequence[Unit]) -> list[Unit]:
+        """Return the rows that a question with a comparative names, of the best unit's table; none unless several."""
+        rows = self.compared_rows(likely) if COMPARATIVE.search(self._question) else []
+        return rows if len(rows) > 1 and likely[0] in self.rows_with(rows[0]) else []
+
     def compared_rows(self, likely: Sequence[Unit]) -> list[Unit]:
         """Return the rows that a question names by words which no other row of their table has at its beginning."""
         asked = {stem for stem in content_stems(self._question) if not stem.isdecimal()}
@@ -127,11 +136,11 @@ class Tables:
         first = [unit for unit in self._ranker.units if unit.passage == 0]
         seen = set[Unit]()
         for unit in (*likely, *first):
-            if unit.block.kind == "table" and unit not in seen and (units := self._rows_with(unit)):
+            if unit.block.kind == "table" and unit not in seen and (units := self.rows_with(unit)):
                 seen.update(units)
                 yield units
 
-    def _rows_with(self, row: Unit) -> list[Unit]:
+    def rows_with(self, row: Unit) -> list[Unit]:
         """Return the rows of the table of a row, also those in other passages of its document; none of other units.
 
         Passages overlap, so a row of two of them is returned once.

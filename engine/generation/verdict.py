@@ -16,6 +16,13 @@ from store.markdown import parse_row
 LIMIT = re.compile(
     r"\b(?:no|not|nicht) (?:more|later|less|fewer|only|longer|mehr als|nur|sp\u00e4ter)\b", re.I
 )  # no negation
+FORBIDDEN = re.compile(  # but not 'must not exceed'
+    r"\b(?:must|may) not\b(?! (?:exceed|be (?:more|longer|larger|higher|over)))"
+    r"|\bnot (?:be )?(?:allowed|permitted|given)\b"
+    r"|\b(?:prohibited|forbidden|verboten)\b|\bd(?:arf|\u00fcrfen) nicht\b(?! (?:mehr|l\u00e4nger|\u00fcber))"
+    r"|\bnicht (?:erlaubt|gestattet)\b",
+    re.I,
+)
 ONLY = re.compile(r"\b(?:only|solely|exclusively|nur|ausschlie\u00dflich)\b(?! not)", re.I)
 CONSENT = re.compile(
     r"\b(?:consent|permission|approval|authori[sz]ation|zustimmung|genehmigung|einwilligung|erlaubnis"
@@ -94,15 +101,15 @@ def _text_says_no(question: str, answer: str) -> bool | None:
         clause = parts[shared.index(most)]
     if CONSENT.search(clause) and not CONSENT.search(question):
         return None
-    is_negative = bool(NEGATION.search(LIMIT.sub("", clause)))
     if (is_within := _is_within_limit(question, clause)) is not None:
-        if is_negative and not is_within:  # 'under 6 not allowed': of a child of 7 it says nothing
+        is_forbidden = bool(FORBIDDEN.search(clause))
+        if is_forbidden and not is_within:  # 'under 6 not allowed': of a child of 7 it says nothing
             return None
-        is_no = is_negative or not is_within
+        is_no = is_forbidden or not is_within
     elif (only := ONLY.search(clause)) and not ONLY.search(question):
         is_no = not content_stems(" ".join(clause[only.end() :].split()[:MAX_EXCEPTION_WORDS])) <= stems
     else:
-        is_no = is_negative != bool(NEGATION.search(question))
+        is_no = bool(NEGATION.search(LIMIT.sub("", clause))) != bool(NEGATION.search(question))
     return is_no
 
 

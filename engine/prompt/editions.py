@@ -32,9 +32,8 @@ PERIOD = re.compile(  # several years
     rf"\b(?:since|from|until|till|between|seit|ab|bis|zwischen)\b(?: \w+){{0,4}}? {YEAR.pattern}", re.I
 )
 YEAR_IN_NAME = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
-VERSION_IN_NAME = re.compile(
-    r"v ?\d+(?: \d+)*|(?:version|edition|rev(?:ision)?|issue|stand|fassung)(?: [\da-f])*"
-    r"|final|signed|draft|new|old|neu|alt"
+VERSION_AT_END = re.compile(
+    r"(?: (?:v ?\d{1,2}(?: \d+)*|(?:version|edition|rev(?:ision)?|stand|fassung)(?: ?\d+)*|final|signed))+$"
 )
 
 
@@ -53,8 +52,7 @@ def edition_of(name: str) -> tuple[str, str]:
     """
     *_, year = ["", *YEAR_IN_NAME.findall(name)]
     words = " ".join(re.findall(r"[^\W_]+", YEAR_IN_NAME.sub(" ", name.rpartition(".")[0] or name).lower()))
-    shared = " ".join(re.sub(rf"\b(?:{VERSION_IN_NAME.pattern})\b", " ", words).split())
-    return shared or words, year
+    return VERSION_AT_END.sub("", words), year
 
 
 def tells_edition(question: str) -> bool:

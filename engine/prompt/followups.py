@@ -64,7 +64,8 @@ REFERS_TO_ROWS = re.compile(  # 'How many of those are paid?', but not 'How many
 )
 ASKS_FOR_ROWS = re.compile(
     r"^(?:(?:and|so|please|und|bitte) )?(?:which|what|who|how many|(?:list|show|give|name|find)(?: me| us)?"
-    r"|welche\w*|wer|wie viele|nenne?|zeige?)(?: of)?(?: all)?(?: (?:the|our|my))? ",
+    r"|welche\w*|wer|wie viele|nenne?|zeige?)(?: of)?(?: all)?(?: (?:the|our|my))? "
+    r"(?!(?:is|are|was|were|did|does|do|has|have)\b)",
     re.I,
 )
 CLITIC = re.compile(r"(?<=\w)(?:n['\u2019]t|['\u2019](?:s|re|ve|ll|d|m))\b")  # of "what's" and "don't"

@@ -38,7 +38,8 @@ def prepare_stages(
     for hits in [different] if different else retrieve(finder, request):
         question = corrected(request.question, (hit.chunk.passage for hit in hits), template.is_word)
         rows_of = "" if different else naming_rows(question, request.history)
-        found, table_rows = with_deciding_rows(finder, rows_of, hits) if rows_of else (hits, NO_ROWS)
+        follow_up = question if rows_of != question else ""
+        found, table_rows = with_deciding_rows(finder, rows_of, hits, follow_up) if rows_of else (hits, NO_ROWS)
         hits = hits if request.whole_document else found  # those of a whole document stay in its order
         trace.add("search", start_ms)
         with trace.stage("lookup"):

@@ -28,17 +28,23 @@ MAX_ROW_CHUNKS = 8  # with rows that a question asks for
 Row = tuple[Cells, Chunk]
 
 
-def with_deciding_rows(finder: Finder, question: str, hits: Sequence[Hit]) -> tuple[list[Hit], TableRows]:
+def with_deciding_rows(
+    finder: Finder, question: str, hits: Sequence[Hit], follow_up: str = ""
+) -> tuple[list[Hit], TableRows]:
     """Return hits with the passages before them that have the rows which decide a question, if search found the table.
 
     As many as there were, unless more passages have rows that a question asks to list. Also returns the rows that the
     question asks to name, to list, to count or to add up; none if it does neither.
+
+    follow_up  the question without the words of the one before it that it refers to, if any
     """
     is_list = question_kind(question) is QuestionKind.LIST
     has_result = asks_for_result(question) or bool(SUPERLATIVE.search(question))
     has_tasks = bool(ASKS_FOR_TASKS.search(question))
     is_about_rows = is_list or has_result or has_tasks or ASKS_WHICH.search(question)
     for rows in _tables(finder, hits) if is_about_rows else ():
+        if follow_up and not _narrows(follow_up, question, [cells for cells, _ in rows]):
+            continue
         deciding, result = _deciding_rows(question, rows, is_list, has_result)
         if deciding:
             chunks = list(dict.fromkeys(rows[index][1] for index in deciding))
@@ -64,6 +70,16 @@ def _tables(finder: Finder, hits: Sequence[Hit]) -> Iterator[list[Row]]:
         chunks = finder.chunks(document)
         if len(chunks) <= MAX_CHUNKS and (rows := list(_rows_with(headers, chunks))):
             yield rows
+
+
+def _narrows(follow_up: str, question: str, rows: Sequence[Cells]) -> bool:
+    """Return whether the conditions of a follow-up hold in addition to those of the question before it.
+
+    Of 'Which are open or overdue? How many of those are overdue?' both are about one column, which would mean either.
+    """
+    own, all_of_both = conditions(follow_up, rows), conditions(question, rows)
+    known = {(each.header, each.text) for each in all_of_both or ()}
+    return own is not None and all((each.header, each.text) in known for each in own)
 
 
 def _deciding_rows(question: str, table: Sequence[Row], is_list: bool, has_result: bool) -> tuple[list[int], str]:

@@ -123,10 +123,21 @@ def _is_header(row: Sequence[Tag], min_cells: int) -> bool:
 
 
 def _names_parts(row: Sequence[Tag], above: Sequence[Tag]) -> bool:
-    """Return whether a row has a name, no number, for each column below the wide cells of the row above, no more."""
-    texts = [text for cell in row if (text := cell.get_text(strip=True))]
-    num_parts = sum(width for cell in above if (width := _span(cell, "colspan")) > 1)
-    return 1 < num_parts == len(texts) and not any(map(NUMBER.fullmatch, texts))
+    """Return whether a row has a name, no number, for each column below the wide cells of the row above, and no more.
+
+    If all cells above are wide, only a bold row is known to name them.
+    """
+    is_part = [
+        width > 1
+        for cell in above
+        if (width := _span(cell, "colspan")) > 1 or _span(cell, "rowspan") == 1
+        for _ in range(width)
+    ]
+    texts = [cell.get_text(strip=True) for cell in row]
+    if any(_span(cell, "colspan") > 1 for cell in row) or list(map(bool, texts)) != is_part or not any(is_part):
+        return False
+    is_all_wide = all(_span(cell, "colspan") > 1 for cell in above)
+    return (not is_all_wide or _is_bold(row)) and not any(map(NUMBER.fullmatch, texts))
 
 
 def _is_bold(row: Sequence[Tag]) -> bool:

@@ -55,7 +55,8 @@ def test_a_heading_tells_what_is_no_longer_in_force_unless_the_question_asks_for
         ("lease.pdf", ("lease", "")),
         ("2025.pdf", ("", "2025")),
         ("works meeting 2025-03-11.md", ("works meeting 03 11", "2025")),
-        ("Hausordnung Stand 2022 (neu).pdf", ("hausordnung", "2022")),
+        ("Hausordnung 2022 Stand 3.pdf", ("hausordnung", "2022")),
+        ("Volvo V60 manual 2019.pdf", ("volvo v60 manual", "2019")),
     ],
 )
 def test_the_names_of_editions_share_all_but_years_and_versions(name, expected):

@@ -335,3 +335,4 @@ def test_rows_of_a_follow_up_are_counted_among_those_of_the_question_before():
 
     assert result("Which orders are from Osei?") == "1 (Customer: Osei; Status: open)"
     assert result("Is the office open on Sundays?") == ""
+    assert result("Which orders are sent?") == ""  # of the same column: not sent or open

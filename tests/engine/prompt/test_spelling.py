@@ -20,6 +20,8 @@ KNOWN = {"which", "contest", "water"}
         ("Do the tenant's cats count?", "Do the tenant's cats count?"),  # the passage has the word in another form
         ("Is the fight of the knight over?", "Is the fight of the knight over?"),  # never the first letter
         ("Is it nite?", "Is it nite?"),  # too short
+        ("Is Cancle a name?", "Is Cancle a name?"),
+        ("Wie lange l\u00e4uft es in der nigth?", "Wie lange l\u00e4uft es in der nigth?"),
     ],
 )
 def test_unknown_words_that_are_one_edit_from_a_word_of_the_passages_are_corrected(question, expected):

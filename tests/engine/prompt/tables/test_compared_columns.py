@@ -42,6 +42,7 @@ FORECAST = [
         ("Which departments exceeded their budget?", BUDGET, [0]),
         ("Which departments spent less than their budget?", BUDGET, [1]),
         ("Which sites have an order intake above the plan?", FORECAST, [1]),
+        ("Which departments over budget are not IT?", BUDGET, [0]),
     ],
 )
 def test_rows_are_those_whose_columns_compare_as_the_question_says(question, rows, expected):
@@ -52,6 +53,10 @@ def test_rows_are_those_whose_columns_compare_as_the_question_says(question, row
     ("question", "rows"),
     [
         ("Which sites are above the plan?", FORECAST),  # the forecast, or the order intake?
+        ("Which sites exceeded their order target?", FORECAST),
+        ("How many departments are at or above budget?", BUDGET),
+        ("Which departments were over budget in 2024?", BUDGET),
+        ("Which items with a lead time over 9 days are below their level?", STOCK[:0]),
         ("Which items cost more than 10 euros?", STOCK),
         ("Which items are below the shelf?", STOCK),
         ("Which items are below the level?", [[*row, ("Alarm level", "5")] for row in STOCK]),
