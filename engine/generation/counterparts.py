@@ -26,7 +26,7 @@ class Counterparts:
         """
         units = list(self._ranked[:2])
         rows = tables.compared_rows(self._ranked[:MAX_EMBEDDED_UNITS])
-        if len(rows) == 1 and not tables.row(units[0]):  # the best sentence names no row
+        if units and len(rows) == 1 and not tables.row(units[0]):  # the best sentence names no row
             rows = self.versions(rows[0])
         if len(rows) > 1 and not several:
             return rows

@@ -16,10 +16,8 @@ from engine.prompt.units import Unit
 from store.markdown import Block
 
 MIN_LIST_ITEMS = 2
-NUM_BEST, MAX_LIST_DISTANCE = (
-    5,
-    2.0,
-)  # quotes among which there are items of a list, and nats that it is behind the best
+NUM_BEST = 5  # quotes, among which are items of a list that answers although the question asks for none
+MAX_LIST_DISTANCE = 2.0  # nats that such a list is behind the best quote
 MAX_PROCEDURE_CHARS = 900  # of a paragraph that is quoted as the steps of a procedure
 MAX_EMBEDDED_CHARS = 600  # of a list and the line above it
 # The weights were chosen on the same questions as those of engine.generation.evidence.

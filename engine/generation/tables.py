@@ -99,7 +99,7 @@ class Tables:
     def rows_of_comparative(self, likely: Sequence[Unit]) -> list[Unit]:
         """Return the rows that a question with a comparative names, of the best unit's table; none unless several."""
         rows = self.compared_rows(likely) if COMPARATIVE.search(self._question) else []
-        return rows if len(rows) > 1 and likely[0] in self.rows_with(rows[0]) else []
+        return rows if likely and len(rows) > 1 and likely[0] in self.rows_with(rows[0]) else []
 
     def compared_rows(self, likely: Sequence[Unit]) -> list[Unit]:
         """Return the rows that a question names by words which no other row of their table has at its beginning."""

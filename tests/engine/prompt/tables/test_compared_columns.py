@@ -58,7 +58,7 @@ def test_rows_are_those_whose_columns_compare_as_the_question_says(question, row
         ("Which departments were over budget in 2024?", BUDGET),
         ("Which items with a lead time over 9 days are below their level?", STOCK[:0]),
         ("Which items cost more than 10 euros?", STOCK),
-        ("Which items are below the shelf?", STOCK),
+        ("Which items are below the window?", STOCK),
         ("Which items are below the level?", [[*row, ("Alarm level", "5")] for row in STOCK]),
     ],
 )
