@@ -1,7 +1,7 @@
 """Judge which list of the passages a question asks for: the items of a list, or the steps of a procedure."""
 
-import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -74,13 +74,14 @@ def likely_list(
     'What does it recommend?': at least two of the best quotes are items of the list, and it is nearly as likely as the
     best. Of 474 questions about a fact (tuning sets of 2026-11) 7 gained an answer by this, and none lost it.
     """
-    if expected_content(prepared.original_question) is not None or not ranked:
+    items = Counter((each.unit.passage, each.unit.block) for each in ranked[:NUM_BEST])
+    likely = {key for key, count in items.items() if key[1].kind == "list" and count >= MIN_LIST_ITEMS}
+    if not likely or expected_content(prepared.original_question) is not None:
         return None
     lists = judged_lists(QuestionKind.LIST, prepared, ranker, scores)
-    score, passage, block = max(lists, key=itemgetter(0), default=(-math.inf, 0, None))
-    items = [each for each in ranked[:NUM_BEST] if (each.unit.passage, each.unit.block) == (passage, block)]
-    is_likely = score > ranked[0].score - MAX_LIST_DISTANCE and len(items) >= MIN_LIST_ITEMS
-    return (passage, block) if block and is_likely else None
+    score, passage, block = max(lists, key=itemgetter(0))
+    is_likely = (passage, block) in likely and score > ranked[0].score - MAX_LIST_DISTANCE
+    return (passage, block) if is_likely else None
 
 
 def enumerates(sentence: str) -> bool:

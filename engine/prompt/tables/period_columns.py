@@ -28,11 +28,12 @@ def lacks_period(question: str, row: Cells) -> bool:
     headers = [header for header, _ in row[1:] if not TOTAL.match(header)]
     are_periods = all(map(MONTH_HEADER.fullmatch, headers)) or all(map(YEARS.search, headers))
     is_unclear = any(map(OPEN_PERIOD.search, headers)) or bool(YEARS.search(row[0][1] if row else ""))
+    if not are_periods or is_unclear:
+        return False
     # Not the periods of names: 'Expo 2020', 'Jan Novak'.
     found = [match[0] for match in DATE.finditer(question) if BEFORE_PERIOD.search(question[: match.start()])]
     named = _Periods.of(" ".join(f"in {text}" for text in found))
-    is_meant = are_periods and not is_unclear and named == _Periods.of(question)
-    return is_meant and _columns_of(named, headers) == []
+    return named == _Periods.of(question) and _columns_of(named, headers) == []
 
 
 class _Periods(NamedTuple):
