@@ -34,6 +34,7 @@ template <int D>
 void attend(const bf16 *query, const bf16 *keys, const bf16 *values, Range range, int groups, float scale, float *maxima,
             float *sums, float *outputs) {
     constexpr int HEADS = std::max(1, 256 / D);  // whose outputs, 16 vectors, are in registers together
+    constexpr int LINES = KEY_BLOCK * D / 32;    // of the processor's cache, of a block's keys or values
     alignas(64) float weights[MAX_GROUPS + HEADS][KEY_BLOCK] = {};
     std::fill(maxima, maxima + groups, -INFINITY);
     std::fill(sums, sums + groups, 0.0f);
@@ -41,9 +42,16 @@ void attend(const bf16 *query, const bf16 *keys, const bf16 *values, Range range
     for (int64_t first = range.start; first < range.end; first += KEY_BLOCK) {
         const int count = static_cast<int>(std::min<int64_t>(KEY_BLOCK, range.end - first));
         const bf16 *key = keys + first * D, *value = values + first * D;
+        const bool has_next = first + KEY_BLOCK < range.end;
         for (int g = 0; g < groups; g++) {
             __m512 largest = _mm512_set1_ps(-INFINITY);
             for (int k = 0; k < count; k += 16) {
+                // The next block's lines, a few at a time: only the first head would wait for them.
+                const int step = g * KEY_BLOCK + k, steps = groups * KEY_BLOCK;
+                for (int i = LINES * step / steps; has_next && i < LINES * (step + 16) / steps; i++) {
+                    _mm_prefetch(key + KEY_BLOCK * D + 32 * i, _MM_HINT_T0);
+                    _mm_prefetch(value + KEY_BLOCK * D + 32 * i, _MM_HINT_T0);
+                }
                 __m512 t[16];
                 for (__m512 &each : t) each = _mm512_setzero_ps();
                 for (int d = 0; d < D; d += 32) {

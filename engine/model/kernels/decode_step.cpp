@@ -20,11 +20,12 @@
 
 #include "decode_attention.h"
 #include "simd.h"
+#include "tiles.h"
 
 namespace {
 
 constexpr int MAX_ROWS = 8;
-constexpr int PREFETCH_BYTES = 2048;
+constexpr int PREFETCH_BYTES = 8192;
 constexpr int OUTPUTS = 16;  // of a linear layer, computed together
 
 struct Linear {
@@ -121,6 +122,13 @@ void multiply_bf16(const Linear &linear, int64_t inputs, int64_t first, int coun
     }
 }
 
+// 16 outputs of one row, from the exact sums of products with the high and with the low bytes of its inputs.
+void scale_sums(const Linear &linear, int64_t first, __m512i high, __m512i low, float scale, float *outputs) {
+    const __m512i offset = _mm512_slli_epi32(_mm512_loadu_si512(linear.sums + first), 7);  // OFFSET / 256 times
+    const __m512 total = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(high, offset)), _mm512_set1_ps(256), _mm512_cvtepi32_ps(low));
+    _mm512_storeu_ps(outputs, _mm512_mul_ps(_mm512_mul_ps(total, _mm512_set1_ps(scale)), _mm512_loadu_ps(linear.scale + first)));
+}
+
 // Each lane sums for an output of its own.
 template <int ROWS>
 void multiply_int8(const Linear &linear, int64_t inputs, int64_t first, int, const Inputs &rows, float (*sums)[OUTPUTS]) {
@@ -138,21 +146,55 @@ void multiply_int8(const Linear &linear, int64_t inputs, int64_t first, int, con
             low[r] = _mm512_dpbusd_epi32(low[r], _mm512_set1_epi32(input[(r * 2 + 1) * quads + i]), w);
         }
     }
-    for (int r = 0; r < ROWS; r++)
-        for (int half = 0; half < OUTPUTS; half += 8) {
-            auto doubles = [&](__m512i x) { return _mm512_cvtepi32_pd(half ? _mm512_extracti64x4_epi64(x, 1) : _mm512_castsi512_si256(x)); };
-            const __m512i offset = _mm512_loadu_si512(linear.sums + first);
-            __m512d total = _mm512_fmadd_pd(doubles(high[r]), _mm512_set1_pd(256), doubles(low[r]));
-            total = _mm512_fnmadd_pd(doubles(offset), _mm512_set1_pd(OFFSET), total);
-            const __m256 scaled = _mm256_mul_ps(_mm512_cvtpd_ps(total), _mm256_set1_ps(rows.scales[r]));
-            _mm256_storeu_ps(sums[r] + half, _mm256_mul_ps(scaled, _mm256_loadu_ps(linear.scale + first + half)));
-        }
+    for (int r = 0; r < ROWS; r++) scale_sums(linear, first, high[r], low[r], rows.scales[r], sums[r]);
 }
+
+#ifdef USE_AMX  // older assemblers do not know its instructions
+// The same sums with AMX: the high and the low bytes of an input are two rows of a tile. Inputs are a multiple of 64.
+template <int ROWS>
+void multiply_int8_tiles(const Linear &linear, int64_t inputs, int64_t first, int, const Inputs &rows, float (*sums)[OUTPUTS]) {
+    const int8_t *weight = static_cast<const int8_t *>(linear.weight) + first * inputs;
+    const uint8_t *input = static_cast<const uint8_t *>(rows.data);
+    constexpr int64_t STRIDE = 64;
+    alignas(64) int32_t parts[4][2 * ROWS][OUTPUTS];  // of every fourth 64 inputs: their sums do not wait for one another
+    TILE_ZERO(0);
+    TILE_ZERO(1);
+    TILE_ZERO(2);
+    TILE_ZERO(3);
+    for (int64_t i = 0; i < inputs; i += 64) {
+        const int8_t *right = weight + i * OUTPUTS;
+        for (int line = 0; line < 16; line++) _mm_prefetch(right + line * 64 + PREFETCH_BYTES, _MM_HINT_T0);
+        TILE_LOAD(4, input + i, inputs);
+        TILE_LOAD(6, right, STRIDE);
+        switch (i / 64 % 4) {
+            case 0: TILE_MULTIPLY_BYTES(0, 4, 6); break;
+            case 1: TILE_MULTIPLY_BYTES(1, 4, 6); break;
+            case 2: TILE_MULTIPLY_BYTES(2, 4, 6); break;
+            case 3: TILE_MULTIPLY_BYTES(3, 4, 6); break;
+        }
+    }
+    TILE_STORE(0, parts[0], STRIDE);
+    TILE_STORE(1, parts[1], STRIDE);
+    TILE_STORE(2, parts[2], STRIDE);
+    TILE_STORE(3, parts[3], STRIDE);
+    for (int r = 0; r < ROWS; r++) {
+        auto total = [&](int row) {
+            const __m512i even = _mm512_add_epi32(_mm512_load_si512(parts[0][row]), _mm512_load_si512(parts[2][row]));
+            return _mm512_add_epi32(even, _mm512_add_epi32(_mm512_load_si512(parts[1][row]), _mm512_load_si512(parts[3][row])));
+        };
+        scale_sums(linear, first, total(2 * r), total(2 * r + 1), rows.scales[r], sums[r]);
+    }
+}
+#endif
 
 using Multiply = void (*)(const Linear &, int64_t, int64_t, int, const Inputs &, float (*)[OUTPUTS]);
 
-template <int... N> Multiply select(bool is_int8, int rows, std::integer_sequence<int, N...>) {
+template <int... N> Multiply select(bool is_int8, bool has_tiles, int rows, std::integer_sequence<int, N...>) {
     static constexpr Multiply bf16_by_rows[] = {multiply_bf16<N + 1>...}, int8_by_rows[] = {multiply_int8<N + 1>...};
+#ifdef USE_AMX
+    static constexpr Multiply tiles_by_rows[] = {multiply_int8_tiles<N + 1>...};
+    if (has_tiles) return tiles_by_rows[rows - 1];
+#endif
     return (is_int8 ? int8_by_rows : bf16_by_rows)[rows - 1];
 }
 
@@ -178,6 +220,7 @@ struct Step {
     float epsilon, scale;   // scale of attention's logits, times log2(e)
     float *hidden;          // [rows][hidden], the residual stream
     int num_rows;
+    bool has_tiles;  // which `multiply` needs
     Multiply multiply;
 
     template <int D> void run(int threads, int parts);
@@ -224,6 +267,9 @@ template <int D> void Step::run(int threads, int parts) {
 #pragma omp parallel num_threads(threads)
     {
         const int count = omp_get_num_threads(), self = omp_get_thread_num();
+#ifdef USE_AMX
+        if (has_tiles) configure_tiles(2 * num_rows);
+#endif
         float *input = inputs.get() + self * num_rows * width;
         auto prepared = [&](const float *values, int64_t size) { return prepare(values, size, bytes.get() + self * num_bytes); };
         auto wait = [&] { barrier.wait(count); };
@@ -317,6 +363,9 @@ template <int D> void Step::run(int threads, int parts) {
         }
         apply(head, shape.hidden, own(shape.vocabulary), normalized(final_norm),
               [&](int64_t o, int r, __m512 values, __mmask16 mask) { _mm512_mask_storeu_ps(logits + r * shape.vocabulary + o, mask, values); });
+#ifdef USE_AMX
+        if (has_tiles) release_tiles();
+#endif
     }
 }
 
@@ -346,13 +395,16 @@ extern "C" void pack_int8(const bf16 *weight, int64_t outputs, int64_t inputs, i
 
 // Sizes are multiples of 16, except the vocabulary's. `hidden` holds the token embeddings and is overwritten. Returns 0, 1
 // for an unsupported shape, or 2 if memory is short. Attention is split into `parts`, on which the rounding of the result
-// depends, not on the number of threads.
+// depends, not on the number of threads. use_amx only after has_amx; results are the same bits.
 extern "C" int decode_step(const Shape *shape, const Layer *layers, const float *final_norm, const Linear *head, const Row *rows,
                            const float *rotation, float *hidden, float *logits, float epsilon, float scale, int num_rows,
-                           int threads, int parts) {
+                           int threads, int parts, int use_amx) {
     if (shape->heads / shape->key_heads > MAX_GROUPS || num_rows > MAX_ROWS) return 1;
-    const Multiply multiply = select(head->scale, num_rows, std::make_integer_sequence<int, MAX_ROWS>());
-    Step step{*shape, layers, final_norm, *head, rows, rotation, logits, epsilon, scale * LOG2E, hidden, num_rows, multiply};
+    const bool fits_tiles = shape->hidden % 64 == 0 && shape->intermediate % 64 == 0;  // head dimensions do
+    const bool is_int8 = head->scale, has_tiles = use_amx && is_int8 && fits_tiles;
+    const Multiply multiply = select(is_int8, has_tiles, num_rows, std::make_integer_sequence<int, MAX_ROWS>());
+    Step step{*shape,  layers,        final_norm, *head,    rows,      rotation, logits,
+              epsilon, scale * LOG2E, hidden,     num_rows, has_tiles, multiply};
     try {
         switch (shape->head_dim) {
             case 64: step.run<64>(threads, parts); return 0;

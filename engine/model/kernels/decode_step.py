@@ -66,7 +66,8 @@ class DecodeStep:
         self._pack_int8.argtypes = [_POINTER, _INT64, _INT64, *3 * [_POINTER], ctypes.c_int]
         self._pack_int8.restype = None
         self._function = functions.decode_step
-        self._function.argtypes = [*8 * [_POINTER], *2 * [ctypes.c_float], *3 * [ctypes.c_int]]
+        self._function.argtypes = [*8 * [_POINTER], *2 * [ctypes.c_float], *4 * [ctypes.c_int]]
+        self.use_amx = bool(functions.has_amx())  # for 8-bit weights; results are the same bits without it
         self._threads = ThreadChoice(torch.get_num_threads())
         self._tensors: list[Tensor] = []  # that the structures point to
         self._use_int8 = use_int8
@@ -155,6 +156,7 @@ class DecodeStep:
             len(buffers),
             threads,
             self._threads.maximum,
+            self.use_amx,
         )
         self._threads.record(threads, len(buffers), perf_counter() - began)
         if error == 2:

@@ -1,4 +1,4 @@
-// Products of bf16 matrices with AMX: eight tile registers of 16 rows x 64 bytes each.
+// Matrix products with AMX: eight tile registers of up to 16 rows x 64 bytes each.
 //
 // Inline assembly, because gcc 12 does not know that its AMX intrinsics read memory, and removes stores before them.
 
@@ -21,23 +21,26 @@ struct Rows {  // of 32 bf16 or more
 #define TILE_STORE(tile, data, stride) asm volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(data), "r"(stride) : "memory")
 #define TILE_ZERO(tile) asm volatile("tilezero %%tmm" #tile ::)
 #define TILE_MULTIPLY(sum, left, right) asm volatile("tdpbf16ps %%tmm" #right ", %%tmm" #left ", %%tmm" #sum ::)
+#define TILE_MULTIPLY_BYTES(sum, left, right) asm volatile("tdpbusd %%tmm" #right ", %%tmm" #left ", %%tmm" #sum ::)
 
 // Ask the kernel for the tile registers, which every process has to; false where there are none.
 inline bool request_tiles() {
-    constexpr unsigned AMX_BF16 = 1u << 22, AMX_TILE = 1u << 24;  // CPUID 7.0, EDX
+    constexpr unsigned NEEDED = 1u << 22 | 1u << 24 | 1u << 25;   // CPUID 7.0, EDX: AMX_BF16, AMX_TILE, AMX_INT8
     constexpr int REQUEST_PERMISSION = 0x1023, TILE_DATA = 18;    // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
     unsigned a, b, c, d;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || ~d & (AMX_BF16 | AMX_TILE)) return false;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || ~d & NEEDED) return false;
     return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 }
 
-// Of the calling thread: eight tiles of 16 x 64 bytes. oneDNN, which torch uses, configures tiles again if it finds others.
-inline void configure_tiles() {
-    struct alignas(64) {
-        uint8_t palette = 1, start_row = 0, reserved[14] = {};
-        uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-        uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-    } configuration;
+// Of the calling thread: tiles 0 to 3 for sums, 4 and 5 for left operands, of `rows` x 64 bytes each; 6 and 7 for right
+// operands, of 16 x 64 bytes. oneDNN, which torch uses, configures tiles again if it finds others.
+inline void configure_tiles(uint8_t rows = 16) {
+    struct alignas(64) Configuration {
+        uint8_t palette, start_row, reserved[14];
+        uint16_t bytes[16];
+        uint8_t rows[16];
+    };
+    const Configuration configuration{1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {rows, rows, rows, rows, rows, rows, 16, 16}};
     asm volatile("ldtilecfg %0" ::"m"(configuration));
 }
 

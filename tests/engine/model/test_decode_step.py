@@ -129,6 +129,22 @@ def test_a_row_does_not_depend_on_the_other_rows_bit_for_bit(use_int8):
 
 
 @needs_kernel
+def test_amx_changes_no_bit():
+    torch.manual_seed(4)
+    config = LlamaConfig(**SIZE | {"hidden_size": 192, "intermediate_size": 320}, num_attention_heads=3, head_dim=64)
+    decoder = Decoder(LlamaForCausalLM(config).to(torch.bfloat16), None, "llama")
+    step = DecodeStep(compiled_library(), decoder.model, use_int8=True)
+    if not step.use_amx:
+        pytest.skip("this processor has no AMX")
+    for count in range(1, MAX_ROWS + 1):
+        slots = torch.arange(50, 50 + count)
+        step.use_amx = True
+        with_amx = step.run(IDS[slots], [prefill(decoder, 50)] * count, slots)
+        step.use_amx = False
+        assert torch.equal(step.run(IDS[slots], [prefill(decoder, 50)] * count, slots), with_amx)
+
+
+@needs_kernel
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_the_number_of_threads_changes_rounding_only(monkeypatch, threads):
     decoder = make_decoder()
