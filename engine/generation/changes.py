@@ -3,10 +3,12 @@
 import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
+from itertools import groupby
 
 from engine.generation.quotes import format_quotes
 from engine.prompt.answer_type import NUMBER_WORD
 from engine.prompt.followups import STOP_WORD
+from engine.prompt.tables.differences import difference
 from engine.request import Quote
 from store.markdown import parse_row
 
@@ -20,12 +22,13 @@ UNIT_PREFIX = re.compile(r"square|cubic|full|working|business|calendar|school|vo
 def format_changes(changes: Sequence[Sequence[Quote]]) -> str:
     """Return the changes between two documents as an answer: quotes of both with what differs, or of the only one."""
     paragraphs = []
-    for quotes in changes:
-        if len(quotes) == 1:
-            title = f"Only in {quotes[0].document}:"
-        else:
+    for document, group in groupby(changes, lambda quotes: quotes[0].document if len(quotes) == 1 else ""):
+        if document:
+            paragraphs.append(f"Only in {document}:\n{format_quotes([quote for quotes in group for quote in quotes])}")
+            continue
+        for quotes in group:
             title = describe_change(*(quote.text for quote in quotes)) or "Changed:"
-        paragraphs.append(f"{title}\n{format_quotes(quotes)}")
+            paragraphs.append(f"{title}\n{format_quotes(quotes)}")
     return "\n\n".join(paragraphs)
 
 
@@ -43,6 +46,19 @@ def describe_change(old: str, new: str) -> str:
             old_part, new_part = before[start : end + num_more], after[new_start : new_end + num_more]
             changes.append(f"{' '.join(old_part)} → {' '.join(new_part)}")
     return "; ".join(changes) if matcher.ratio() >= MIN_EQUAL and len(changes) <= MAX_CHANGES else ""
+
+
+def describe_comparison(question: str, quotes: Sequence[Quote]) -> str:
+    """Return what an answer says before its quotes, on a line of its own: what changed between two documents, or ''.
+
+    Of one row, the difference between the two columns that the question compares.
+    """
+    if len({quote.document for quote in quotes}) == len(quotes) == 2:
+        change = describe_change(*(quote.text for quote in quotes))
+        return f"{change}\n" if change else ""
+    row = parse_row(quotes[0].text) if len(quotes) == 1 else None
+    found = difference(question, row) if row else ""
+    return f"{found}:\n" if found else ""
 
 
 def _num_words_of_unit(last: str, following: Sequence[str]) -> int:

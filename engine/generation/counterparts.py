@@ -1,6 +1,7 @@
 """The versions of a sentence in other documents, for a comparison of these."""
 
 from collections.abc import Sequence, Set
+from itertools import chain
 
 from engine.generation.ranking import MAX_EMBEDDED_UNITS, UnitRanker
 from engine.generation.tables import Tables
@@ -38,7 +39,7 @@ class Counterparts:
         return units[:1] if is_row_of_both else units
 
     def versions(self, best: Unit) -> list[Unit]:
-        """Return the best unit and its counterpart; if they are equal, another pair of its section that is not.
+        """Return the best unit and its counterpart; if they are equal, another pair of its paragraph or section.
 
         A question whether something has changed is not about another sentence.
         """
@@ -48,8 +49,9 @@ class Counterparts:
         if not pair or len(set(map(text, pair))) > 1 or asks_whether:
             return pair
         likely = self._ranked[:MAX_EMBEDDED_UNITS]
+        beside = (unit for unit in self._ranker.units if (unit.passage, unit.block) == (best.passage, best.block))
         others = (unit for unit in likely if unit.passage == best.passage and headings[unit] == headings[best])
-        return next((other for other in map(self._pair, others) if len(set(map(text, other))) > 1), pair)
+        return next((other for other in map(self._pair, chain(beside, others)) if len(set(map(text, other))) > 1), pair)
 
     def best_of_each(self, best: Unit, documents: Set[str]) -> list[Unit]:
         """Return the best unit, and of each other document its counterpart or the best on the question's topic."""

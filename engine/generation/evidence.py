@@ -17,10 +17,11 @@ from typing import Self
 
 from engine.generation.bridge import Bridge, connecting_units, find_bridges
 from engine.generation.cells import likely_cells
-from engine.generation.changes import describe_change, format_changes
+from engine.generation.changes import describe_comparison, format_changes
 from engine.generation.confidence import SUMMARY_CONFIDENCE, Confidence, quote_confidence
 from engine.generation.counterparts import Counterparts
 from engine.generation.document_questions import MAX_ANSWER_UNITS, answers_to_questions, find_answered_question
+from engine.generation.labelled import find_labelled
 from engine.generation.lists import enumerates, judged_lists, likely_list, points_elsewhere
 from engine.generation.quotes import format_quotes, format_unit, other_quotes, whole_words, with_unit
 from engine.generation.ranking import (
@@ -39,7 +40,7 @@ from engine.generation.span_scorer import Span, SpanScorer, SpanScores
 from engine.generation.summary import summary_units
 from engine.generation.tables import Tables
 from engine.generation.verdict import SAID, verdict
-from engine.prompt.answer_type import PERSON, asks_for_reason, expected_content, words_before
+from engine.prompt.answer_type import PERSON, asks_for_more, expected_content, words_before
 from engine.prompt.followups import YEAR
 from engine.prompt.named_documents import several_documents
 from engine.prompt.overlap import CHOICE_WORDS, content_words, unsupported_words
@@ -61,7 +62,7 @@ MODEL_WEIGHT = 0.4  # nats of a span's score per nat of the main model's log-lik
 MIN_HIGHLIGHT_SHARE = 0.7  # probability of the best span of a sentence, or cell of a row, to be highlighted in it
 MIN_CELL_SHARE = 0.95  # probability of the best cell of a table row; below it, the answer is the whole row
 LIST_WEIGHT = 1.0  # nats for a list, compared with a table row or sentence; chosen on the same questions
-FINDERS = (find_section, find_titled_section, find_answered_question)  # of text that answers as a whole
+FINDERS = (find_section, find_titled_section, find_answered_question, find_labelled)  # of text that answers as a whole
 SURE = 0.8  # confidence in the best quote, from which on no list of another document replaces it
 TABLE_CONFIDENCE = 0.7  # at least, of what all rows of a table say in the column that the question names; not fitted
 PLURAL = re.compile(r"\b(?:are|were|have|sind|waren|haben)\b", re.I)
@@ -140,10 +141,8 @@ class Evidence:
         if self.kind is QuestionKind.YES_NO and self.confidence.right >= MIN_TRUSTED_CONFIDENCE:
             answer = verdict(self._prepared.original_question, [quote.text for quote in quotes])
             return answer and f"{answer}: "
-        if self.kind is QuestionKind.COMPARISON and len({quote.document for quote in quotes}) == len(quotes) == 2:
-            change = describe_change(*(quote.text for quote in quotes))
-            return f"{change}\n" if change else ""
-        return ""
+        compares = self.kind is QuestionKind.COMPARISON
+        return describe_comparison(self._prepared.original_question, quotes) if compares else ""
 
     def candidates(self) -> list[Candidate]:
         """Return the possible answers to a question about a fact: likely spans of the most likely quotes.
@@ -197,7 +196,7 @@ class Evidence:
         best = candidates[index]
         same_unit = zip(scores, candidates, strict=True)
         total = sum(math.exp(score - scores[index]) for score, each in same_unit if each.unit == best.unit)
-        share = 0.0 if asks_for_reason(self._prepared.original_question) else 1 / total
+        share = 0.0 if asks_for_more(self._prepared.original_question) else 1 / total
         if is_cell[index] and share >= MIN_CELL_SHARE:
             cells = self._tables.row(best.unit)
             whole = [cell for cell in cells if cell[1] == best.text] or [cell for cell in cells if best.text in cell[1]]

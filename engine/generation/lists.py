@@ -28,6 +28,7 @@ ENUMERATION = re.compile(r",[^,;]{2,80},? (?:and|or|und|oder|sowie) |;[^;]{2,120
 POINTER = re.compile(r"\b(?:see|siehe) (?:(?:chapter|section|page|kapitel|abschnitt|seite) )?\d", re.I)
 QUESTION = re.compile(r"\?(?:\W|$)")  # of an FAQ, whose answers are no steps
 NUMBER = re.compile(r"\s*\(?\d")
+NUMBERED_TEXT = re.compile(r"\b1[.)] [^\W\d_].{3,300}\b2[.)] [^\W\d_]", re.S)  # steps within a paragraph
 
 
 def judged_lists(
@@ -49,7 +50,10 @@ def judged_lists(
         overlap = max(overlaps.get(unit, 0.0) for unit in (*above, *units))
         heading, text = ranker.headings[units[0]], prepared.texts[passage]
         title = content_stems(heading)
-        is_numbered = kind is QuestionKind.STEPS and block.kind == "list" and bool(NUMBER.match(text, block.start))
+        has_numbers = (
+            NUMBER.match(text, block.start) if block.kind == "list" else NUMBERED_TEXT.search(text[start : block.end])
+        )
+        is_numbered = kind is QuestionKind.STEPS and bool(has_numbers)
         introduction = f"{heading}\n{text[start : block.start]}"
         is_exclusion = EXCLUSION.search(question) and EXCLUSION.search(introduction)
         bonus = (

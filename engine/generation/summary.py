@@ -22,6 +22,13 @@ DOCUMENT_KIND = re.compile(
     r"|presentation|slides|workbook|spreadsheet|dokument|datei|bericht|brief|protokoll|vertrag|handbuch|pr\u00e4sentation)\b",
     re.I,
 )
+FORMALITY = re.compile(  # of letters and contracts, which says nothing about their subject
+    r"\W*(?:(?:re|ref|subject|betreff|betr)\b\.? ?:|dear|hello|thank(?:s| you)|as (?:promised|discussed|agreed)\b"
+    r"|please (?:read|do not hesitate|feel free|contact)|yours|kind regards|best wishes|we hope|this agreement is made"
+    r"|this agreement is dated|sehr geehrte|liebe[rs]?\b|(?:vielen|herzlichen) dank|wie (?:besprochen|vereinbart)"
+    r"|mit freundlichen)",
+    re.I,
+)
 MAX_TITLE_PLACE = 8  # among the units of a passage
 MIN_CONTENT_WORDS = 4  # of a sentence in a summary
 QUESTION_WORD_WEIGHT = 4
@@ -50,6 +57,7 @@ def summary_units(prepared: PreparedPrompt, ranker: UnitRanker, likely: Sequence
         if unit.passage in passages[:MAX_SUMMARIZED_PASSAGES]
         and unit.block.kind in ("paragraph", "list")
         and not ends_as_question(unit.text(prepared.texts))
+        and not FORMALITY.match(unit.text(prepared.texts))
     ]
     found.sort(key=lambda unit: (hits[unit.passage].chunk.start if hits else unit.passage, unit.start))
     whole = [unit for unit in found if unit.block.kind == "list" or SENTENCE_END.search(unit.text(prepared.texts))]

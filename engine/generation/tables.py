@@ -11,7 +11,8 @@ from engine.prompt.overlap import content_stems
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.tables.amounts import numbers
 from engine.prompt.tables.columns import Cells, requested_header
-from engine.prompt.tables.conditions import conditions
+from engine.prompt.tables.conditions import conditions, named_values, rows_that_meet
+from engine.prompt.tables.limits import limits
 from engine.prompt.tables.strict import NAME_HEADER, listed_by_conditions
 from engine.prompt.tables.superlatives import ASKS_WHICH, SUPERLATIVE, Extreme, extreme_cell
 from engine.prompt.tables.yes_no import listed_rows, said_column, said_rows
@@ -50,10 +51,19 @@ class Tables:
         return [units[index] for index in listed_by_conditions(self._prepared.standalone_question, rows, about)]
 
     def listed_rows(self, row: Unit) -> list[Unit]:
-        """Return the rows of the table of a row that a question asks to list."""
+        """Return the rows of the table of a row that a question asks to list, or that have the values it names.
+
+        The latter with the row itself: other words of the question may be conditions that no rule knows.
+        """
         units = self.rows_with(row)
         rows = list(map(self.row, units))
-        return [] if self._has_other_conditions(rows) else [units[index] for index in listed_rows(self._question, rows)]
+        if not self._has_other_conditions(rows) and (found := listed_rows(self._question, rows)):
+            return [units[index] for index in found]
+        if limits(self._question) or SUPERLATIVE.search(self._question):
+            return []
+        values = [each for each in named_values(self._question, rows) or () if not each.is_denied]
+        same = [units[index] for index in rows_that_meet(values, rows)] if values else []
+        return same if row in same and 1 < len(same) < len(rows) else []
 
     def said_names(self, likely: Sequence[Unit]) -> list[Unit]:
         """Return the names of the rows that say yes, or no, in the column that the question names; often none.

@@ -6,6 +6,7 @@ Source: Li and Roth, Learning Question Classifiers, 2002, of which these are the
 import re
 from dataclasses import dataclass
 
+from engine.prompt.question_kind import AUXILIARY, QUESTION_WORD
 from store.markdown import parse_row
 
 
@@ -16,7 +17,9 @@ def _any(*patterns: str) -> re.Pattern[str]:
 LENGTH = _any(r"\bhow (?:long|quickly|soon)\b|\bwie ?lange?\b")  # of time or space
 REFERENCE = _any(
     r"\b(?:order|part|article|item|reference|invoice|serial|customer|registration|company) (?:number|no\.?|code)\b",
-    r"\b(?:bestell|artikel|teile|kunden|rechnungs|serien|vertrags|akten)(?:nummer|zeichen)\b",
+    r"\b(?:policy|account|contract|booking|ticket|passport) (?:number|no\.?)\b|\bbooking (?:reference|code)\b",
+    r"\bnumber of (?:my|our|the|your) (?:\w+ ){0,2}(?:policy|account|contract|booking|ticket|invoice|order|passport)\b",
+    r"\b(?:bestell|artikel|teile|kunden|rechnungs|serien|vertrags|akten|versicherungs|policen|konto)(?:nummer|zeichen)\b",
 )
 MONEY = _any(
     r"\bhow (?:much|expensive)\b.*\b(?:costs?|pays?|paid|earns?|charged?|rent|fees?|deposit|salary|fined?)\b",
@@ -48,6 +51,9 @@ EXCLUSION = _any(  # of an insurance or a warranty; in questions and in answers
     r"|\bausschl(?:uss|\u00fcsse)",
 )
 REASON = _any(r"\b(?:why|warum|wieso|weshalb|how come)\b")
+SECOND_REQUEST = _any(  # '..., and can I still use it?'
+    rf"\b(?:and|und) (?:(?:also|then|still|auch|dann|noch) )?(?:{QUESTION_WORD}|{AUXILIARY})\b"
+)
 
 NUMBER_WORD = (
     r"one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|half|once|twice|daily|weekly|monthly|yearly"
@@ -156,3 +162,8 @@ def words_before(question: str) -> re.Pattern[str] | None:
 def asks_for_reason(question: str) -> bool:
     """Return whether the answer is a reason: a clause, not a name or a number."""
     return bool(REASON.search(question))
+
+
+def asks_for_more(question: str) -> bool:
+    """Return whether a name or a number alone is no answer: it asks for a reason, or for a second thing."""
+    return asks_for_reason(question) or bool(SECOND_REQUEST.search(question))

@@ -14,7 +14,7 @@ from engine.prompt.followups import YEAR, naming_rows, relevant_turns
 from engine.prompt.named_documents import ALL_DOCUMENTS, most_named, several_documents, split_topic
 from engine.prompt.pack import PreparedPrompt, pack
 from engine.prompt.question_kind import QuestionKind, question_kind
-from engine.prompt.section_versions import compare_sections
+from engine.prompt.section_versions import compare_sections, with_counterparts
 from engine.prompt.spelling import corrected
 from engine.prompt.tables.rows import with_deciding_rows
 from engine.prompt.tables.totals import NO_ROWS
@@ -75,10 +75,12 @@ def retrieve(finder: Finder, request: Request) -> Iterator[list[Hit]]:
         if several := _several_documents(finder, request):
             yield from _of_each(finder, request, several)
             return
-        if question_kind(request.question) is QuestionKind.SUMMARY:
+        kind = question_kind(request.question)
+        if kind is QuestionKind.SUMMARY:
             yield from _summarized(finder, request)
-        else:
-            yield from _retrieve(finder, request, request.question)
+            return
+        for hits in _retrieve(finder, request, request.question):
+            yield with_counterparts(finder, request, hits) if kind is QuestionKind.COMPARISON else hits
         return
     previous = request.history[-1].chunk_ids
     earlier = " ".join(turn.question for turn in turns)

@@ -226,7 +226,7 @@ def _largest_group(question: str, rows: Sequence[Cells], about: str) -> tuple[li
     is_in_german, met = is_german(question), groups[named[0]]
     explained = [_number_of(met, is_in_german), *map(str, found)]
     if header:
-        explained = [f"{'Summe' if is_in_german else 'sum'}: {header} {_format(best, rows, header, False)}", *explained]
+        explained = [f"{'Summe' if is_in_german else 'sum'}: {header} {format_number(best, rows, header)}", *explained]
     return met, f"{named[0]} ({'; '.join(explained)})"
 
 
@@ -241,7 +241,7 @@ def _total(question: str, rows: Sequence[Cells], header: str, found: Sequence[Co
     if (has_total and not found) or len(met) < MIN_ROWS or total is None:
         return [], ""
     is_mean, is_in_german = bool(MEAN.search(question)), is_german(question)
-    amount = _format(total / len(met) if is_mean else total, rows, header, is_mean)
+    amount = format_number(total / len(met) if is_mean else total, rows, header, is_mean)
     name = ("Durchschnitt" if is_mean else "Summe") if is_in_german else ("mean" if is_mean else "sum")
     explained = [f"{name}: {header}", _number_of(met, is_in_german), *map(str, found)]
     return met, f"{amount} ({'; '.join(explained)})"
@@ -301,7 +301,7 @@ def _added_column(question: str, rows: Sequence[Cells]) -> str | None:
     return amounts if is_amount else columns[0] if len(columns) == 1 else None
 
 
-def _format(number: float, rows: Sequence[Cells], header: str, is_mean: bool) -> str:
+def format_number(number: float, rows: Sequence[Cells], header: str, is_mean: bool = False) -> str:
     """Return a number as the cells of its column are written: with their separators, decimals and unit."""
     cells = [cell for row in rows if (cell := CELL_NUMBER.fullmatch(dict(row).get(header, "").strip()))]
     thousands, decimal = separators(cell["digits"] for cell in cells) or ("", "")
