@@ -13,9 +13,11 @@ from engine.prompt.overlap import content_stems, content_words, stem
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.titles import parse_title
 from engine.prompt.units import Unit
+from store.markdown import parse_row
 
 MAX_SUMMARIZED_PASSAGES = 3
 MAX_TOPIC_UNITS, MIN_TOPIC_UNITS = 4, 3  # of the best quotes, so many below one heading make it the topic
+TERM_CELLS = 2
 NUM_OPENING, NUM_SENTENCES = 5, 4  # at the start of the document, and of all of it
 DOCUMENT_KIND = re.compile(
     r"\b(?:document|file|report|letter|release|article|minutes|manual|policy|contract|lease|agreement|handbook|e-?mails?"
@@ -55,12 +57,12 @@ def summary_units(prepared: PreparedPrompt, ranker: UnitRanker, likely: Sequence
         unit
         for unit in units
         if unit.passage in passages[:MAX_SUMMARIZED_PASSAGES]
-        and unit.block.kind in ("paragraph", "list")
+        and (unit.block.kind in ("paragraph", "list") or _is_term(unit, prepared))
         and not ends_as_question(unit.text(prepared.texts))
         and not FORMALITY.match(unit.text(prepared.texts))
     ]
     found.sort(key=lambda unit: (hits[unit.passage].chunk.start if hits else unit.passage, unit.start))
-    whole = [unit for unit in found if unit.block.kind == "list" or SENTENCE_END.search(unit.text(prepared.texts))]
+    whole = [unit for unit in found if unit.block.kind != "paragraph" or SENTENCE_END.search(unit.text(prepared.texts))]
     found = whole or found
     is_lead = [unit.start == unit.block.start for unit in found]
     texts = [unit.text(prepared.texts) for unit in found]
@@ -93,6 +95,12 @@ def _opening(prepared: PreparedPrompt, units: Sequence[Unit], passage: int) -> l
     body = [unit for unit in units if unit.passage == passage and unit.block.kind != "heading"]
     sentences = (unit for unit in body if _says_enough(unit.text(prepared.texts)))
     return [*_title(prepared, units, passage), *([next(sentences, body[0])] if body else [])]
+
+
+def _is_term(unit: Unit, prepared: PreparedPrompt) -> bool:
+    """Return whether a unit is a row such as '| Item: Rent | Details: 900 |' at the start of a document."""
+    is_opening = not prepared.hits or not prepared.hits[unit.passage].chunk.start
+    return is_opening and len(parse_row(unit.text(prepared.texts)) or ()) == TERM_CELLS
 
 
 def _says_enough(sentence: str) -> bool:

@@ -35,7 +35,9 @@ BEFORE_AMOUNT = re.compile(
 )
 
 PERIOD_START = re.compile(r"\b(?:between|from|zwischen|vo[mn])(?: the| dem)? $", re.I)
-BETWEEN_DATES = re.compile(r" ?(?:(to|till|until|through|bis|[-\u2013])|and|und) ?(?:the |dem |zum )?", re.I)
+BETWEEN_DATES = re.compile(
+    r" ?(?:(to|till|until|through|bis|[-\u2013])|and|und) ?(?:(?:the )?end of |the |dem |zum |ende )?", re.I
+)
 PERIOD = re.compile(
     r"\b(?:between|from|zwischen|vo[mn])\b.* (?:to|till|until|and|bis(?: zum)?|und) |\d ?[-\u2013] ?\d", re.I
 )

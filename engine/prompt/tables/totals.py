@@ -37,6 +37,9 @@ COUNT_OF = re.compile(
     r"|^(?P<german>(?:was ist )?(?:die )?(?:gesamt)?(?:an)?zahl (?:der|aller|an|von) )",
     re.I,
 )
+TIMES = re.compile(  # each row is once
+    r"^how many times (?:did|have|has|do|does) (?:i|we|you|they|he|she)(?: (?:already|ever))? \w+\b", re.I
+)
 MONEY_IN_ALL = re.compile(  # 'how much' of rows that meet conditions
     r"^how much (?:money\b|(?:is|was|were|did|do|have|has)\b.*\b(?:spen[dt]|paid|open|unpaid|outstanding|overdue|owed))"
     r"|^wie ?viel (?:geld\b|.*\b(?:ausgegeben|gezahlt|bezahlt|offen|unbezahlt|f\u00e4llig))",
@@ -106,6 +109,10 @@ def result_of_rows(question: str, rows: Sequence[Cells], about: str) -> tuple[li
         return _largest_group(question, rows, about)
     if JUDGES.search(question):  # 'Is the mean over 5?'
         return [], ""
+    if TIMES.search(question):
+        found = strict_conditions(TIMES.sub(" ", question), rows, about)
+        met = rows_that_meet(found, rows) if found else []
+        return met, f"{len(met)} ({'; '.join(map(str, found or ()))})" if met else ""
     question = COUNT_OF.sub(lambda match: "wie viele " if match["german"] else "how many ", question)
     return (_counted if COUNTED.search(question) else _added_up)(question, rows, about)
 
