@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 from engine.generation.section import MAX_SECTION_UNITS, Section
 from engine.prompt.overlap import content_words, stem
@@ -10,37 +11,66 @@ from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import QuestionKind
 from engine.prompt.units import Unit
 
-LABEL = re.compile(r"\W*(?P<label>[^\W\d_]{3,})(?P<number> [A-Z]?\d{1,3}[a-z]?)?[*_]*:[*_]*\s")
-PEOPLE = {  # labels of those for whom a question asks
-    re.compile(
-        r"\bwho (?:all )?(?:attended|took part|participated|(?:was|were) (?:at|in|present|there))\b"
-        r"|\bwer (?:war|nahm|hat)\b.*\b(?:dabei|anwesend|teil\w*)\b",
-        re.I,
-    ): re.compile(r"present|attend(?:ees|ance|ing)|participants|anwesend|teilnehmer(?:innen)?", re.I),
-    re.compile(
-        r"\bwho (?:was|were) (?:absent|missing|excused|not (?:there|present))\b|\bwho sent (?:his|her|their )?apologies"
-        r"|\bwer (?:fehlte|war (?:nicht (?:da|dabei|anwesend)|abwesend|entschuldigt))\b",
-        re.I,
-    ): re.compile(r"apologies|absent|excused|entschuldigt|abwesend", re.I),
-}
+LABEL = re.compile(r"\W*(?P<label>[^\W\d_]{3,})(?: [A-Z]?\d{1,3}[a-z]?)?[*_]*:[*_]*\s+(?P<text>\S+)")
+MEETING = r"(?:[\w&'\u2019-]+ ){0,6}?(?:meeting|session|call|workshop|conference|assembly|committee|agm)\b"
+PEOPLE = (  # who is asked for, and the labels of these; the first that matches decides
+    (
+        re.compile(
+            r"\bwho (?:was|were) (?:absent|missing|excused|not (?:there|present))\b"
+            r"|\bwho sent (?:(?:his|her|their) )?apologies"
+            r"|\bwer (?:fehlte|war (?:abwesend|entschuldigt))\b"
+            r"|\bwer (?:war|hat)\b.*\bnicht\b.*\b(?:dabei|da|anwesend|teilgenommen)\b",
+            re.I,
+        ),
+        re.compile(r"apologies|absent|excused|entschuldigt|abwesend", re.I),
+    ),
+    (
+        re.compile(
+            rf"\bwho (?:all )?(?:attended|took part in|participated in|(?:was|were) (?:at|in)) {MEETING}"
+            r"|\bwho (?:all )?(?:was|were) (?:present|there)\b|\bwer war\b.*\b(?:dabei|anwesend)\b"
+            r"|\bwer hat\b.*\bteilgenommen\b",
+            re.I,
+        ),
+        re.compile(r"present|attend(?:ees|ance|ing)|participants|anwesend|teilnehmer(?:innen)?", re.I),
+    ),
+)
+CLAUSE_END = re.compile(r"[,.;:!?]\s+")
+NO_TOPIC = {"main", "key", "important", "major", "taken", "made", "agreed", "list", "show", "name", "give"}
+NO_TOPIC |= {"wichtigsten", "getroffen", "gefasst", "nenne", "zeige"}
 MIN_LABELLED = 2  # paragraphs with the same word and different numbers, or none
 
 
 def find_labelled(prepared: PreparedPrompt, kind: QuestionKind, units: Sequence[Unit]) -> Section:
-    """Return the first sentences of the paragraphs of the best document whose label is what a question asks for."""
-    hits, question = prepared.hits, prepared.original_question
-    labels = [(unit, match) for unit in units if (match := LABEL.match(unit.text(prepared.texts)))]
+    """Return the paragraphs of the best document whose label is what a question asks for, and nothing more specific."""
+    hits, texts, question = prepared.hits, prepared.texts, prepared.original_question
+    labels = [
+        (unit, match)
+        for unit in units
+        if unit.block.kind == "paragraph"
+        and (unit.start == unit.block.start or texts[unit.passage][unit.start - 1] == "\n")
+        and (match := LABEL.match(unit.text(texts)))
+    ]
     if hits:
         labels = [each for each in labels if hits[each[0].passage].chunk.document_id == hits[0].chunk.document_id]
         labels.sort(key=lambda each: (hits[each[0].passage].chunk.start, each[0].start))
-    for asks, label in PEOPLE.items():
+    for asks, label in PEOPLE:
         if asks.search(question):
-            return Section(tuple(unit for unit, match in labels if label.fullmatch(match["label"]))[:1])
-    found = defaultdict[str, dict[str, Unit]](dict)
-    if kind is QuestionKind.LIST:
-        asked = {stem(word) for word in content_words(question) if word.endswith(("s", "en"))}
-        for unit, match in labels:
-            if stem(match["label"].lower()) in asked and unit.block.kind == "paragraph":
-                found[match["label"]].setdefault(unit.text(prepared.texts), unit)
-    best = max(found.values(), key=len, default={})
-    return Section(tuple(best.values())[:MAX_SECTION_UNITS] if len(best) >= MIN_LABELLED else ())
+            found = [unit for unit, match in labels if label.fullmatch(match["label"]) and match["text"][0].isupper()]
+            return Section(tuple(found) if len({unit.text(texts) for unit in found}) == 1 else ())
+    paragraphs = defaultdict[str, dict[str, Unit]](dict)
+    for unit, match in labels if kind is QuestionKind.LIST else ():
+        starts = [other.start for other, _ in labels if other.block == unit.block and other.start > unit.start]
+        whole = replace(unit, end=min([*starts, unit.block.end]))
+        paragraphs[stem(match["label"].lower())].setdefault(whole.text(texts), whole)
+    asked = next((name for name in paragraphs if _asks_only_for(name, question)), "")
+    best = list(paragraphs[asked].values()) if asked else []
+    return Section(tuple(best[:MAX_SECTION_UNITS]) if len(best) >= MIN_LABELLED else ())
+
+
+def _asks_only_for(name: str, question: str) -> bool:
+    """Return whether a clause of a question asks for what has this stem, in the plural, and for nothing else."""
+    for clause in CLAUSE_END.split(question):
+        words = content_words(clause) - NO_TOPIC
+        if {stem(word) for word in words} == {name} and all(word.endswith(("s", "en")) for word in words):
+            return True
+    return False

@@ -28,7 +28,9 @@ ENUMERATION = re.compile(r",[^,;]{2,80},? (?:and|or|und|oder|sowie) |;[^;]{2,120
 POINTER = re.compile(r"\b(?:see|siehe) (?:(?:chapter|section|page|kapitel|abschnitt|seite) )?\d", re.I)
 QUESTION = re.compile(r"\?(?:\W|$)")  # of an FAQ, whose answers are no steps
 NUMBER = re.compile(r"\s*\(?\d")
-NUMBERED_TEXT = re.compile(r"\b1[.)] [^\W\d_].{3,300}\b2[.)] [^\W\d_]", re.S)  # steps within a paragraph
+NUMBERED_TEXT = re.compile(  # steps within a paragraph
+    r"(?:^|[.:;!)] )1[.)] .{3,300}?[.;:!)] 2[.)] .{3,300}?[.;:!)] 3[.)] ", re.S
+)
 
 
 def judged_lists(

@@ -25,11 +25,11 @@ DOCUMENT_KIND = re.compile(
     re.I,
 )
 FORMALITY = re.compile(  # of letters and contracts, which says nothing about their subject
-    r"\W*(?:(?:re|ref|subject|betreff|betr)\b\.? ?:|dear|hello|thank(?:s| you)|as (?:promised|discussed|agreed)\b"
-    r"|please (?:read|do not hesitate|feel free|contact)|yours|kind regards|best wishes|we hope|this agreement is made"
-    r"|this agreement is dated|sehr geehrte|liebe[rs]?\b|(?:vielen|herzlichen) dank|wie (?:besprochen|vereinbart)"
-    r"|mit freundlichen)",
-    re.I,
+    r"\W*(?:(?:(?:dear|sehr geehrte[rs]?|liebe[rs]?)\b[^.!?]{1,60}"
+    r"|(?:yours|kind regards|best wishes|mit freundlichen)\b.{0,60})$"
+    r"|(?:thank you|(?:vielen|herzlichen) dank) f(?:or|\u00fcr)\b|as promised, here\b|please (?:read .{0,40}carefully"
+    r"|do not hesitate)\b|we hope (?:this|you)\b|this agreement is (?:dated|made)\b.*\bbelow\b)",
+    re.I | re.S,
 )
 MAX_TITLE_PLACE = 8  # among the units of a passage
 MIN_CONTENT_WORDS = 4  # of a sentence in a summary

@@ -12,7 +12,6 @@ from engine.prompt.pack import PreparedPrompt
 from engine.prompt.tables.amounts import numbers
 from engine.prompt.tables.columns import Cells, requested_header
 from engine.prompt.tables.conditions import conditions, named_values, rows_that_meet
-from engine.prompt.tables.limits import limits
 from engine.prompt.tables.strict import NAME_HEADER, listed_by_conditions
 from engine.prompt.tables.superlatives import ASKS_WHICH, SUPERLATIVE, Extreme, extreme_cell
 from engine.prompt.tables.yes_no import listed_rows, said_column, said_rows
@@ -24,6 +23,10 @@ MODAL = re.compile(
 )
 COMPARATIVE = re.compile(
     r"\b(?!other|rather|later|longer)(?:\w{3,}er|more|less) than\b|\bas (?!soon|well|long|far)\w+ as\b|\bso \w+ wie\b",
+    re.I,
+)
+EXCEPTED = re.compile(  # what a row must not have
+    r"\b(?:not?|non|never|nothing|none|without|outside|but|except|free|nicht|nie|kein\w*|ohne|au\u00dfer\w*)\b|n['\u2019]t\b|-frei\b",
     re.I,
 )
 NAME = re.compile(r"[^\W\d_]{3}")  # what a cell with the name of a row has; not one with its number
@@ -59,9 +62,13 @@ class Tables:
         rows = list(map(self.row, units))
         if not self._has_other_conditions(rows) and (found := listed_rows(self._question, rows)):
             return [units[index] for index in found]
-        if limits(self._question) or SUPERLATIVE.search(self._question):
+        if (
+            SUPERLATIVE.search(self._question)
+            or EXCEPTED.search(self._question)
+            or conditions(self._question, rows) is None
+        ):
             return []
-        values = [each for each in named_values(self._question, rows) or () if not each.is_denied]
+        values = named_values(self._question, rows) or []
         same = [units[index] for index in rows_that_meet(values, rows)] if values else []
         return same if row in same and 1 < len(same) < len(rows) else []
 

@@ -33,10 +33,7 @@ VERDICT = re.compile(r"(?:Yes|No|Ja|Nein): ")  # in front of the quote of an ans
 SAID = re.compile(r"(?:yes|no|ja|nein)(?:\s?[,.;:!\u2013-]|$)", re.I)
 YES_WORD = re.compile(r"\b(?:yes|ja)\b", re.I)
 CLAUSE_END = re.compile(r";|,(?= (?:but|however|while|whereas|aber|jedoch|w\u00e4hrend)\b)", re.I)
-OBLIGATION = re.compile(
-    r"\b(?:ha(?:s|ve|d) to|must|need(?:s|ed)? to|required|obliged|muss|m\u00fcssen|verpflichtet)\b", re.I
-)
-OPTION = re.compile(r"\b(?:may|can|optional(?:ly)?|darf|d\u00fcrfen|kann|k\u00f6nnen|freiwillig)\b", re.I)
+COUNTED_UNIT = re.compile(r"\d+-[^\W\d_]+")  # '3-day', which is no code
 MIN_SHARED = 2  # words of the question in the clause that decides
 MAX_EXCEPTION_WORDS = 5  # after 'only', that say what is allowed
 GERMAN_QUESTION = re.compile(rf"(?:[^,?]{{3,60}}, )?(?:{GERMAN_AUXILIARY}|{VERB_FIRST})\b", re.I)
@@ -90,8 +87,13 @@ def _text_says_no(question: str, answer: str) -> bool | None:
     clause = max(split_sentences(answer) or [""], key=relevance)
     has_both = bool(YES_WORD.search(clause) and NEGATION.search(clause))  # 'one kind yes, another is not allowed'
     parts = CLAUSE_END.split(clause)
-    if named := [part for part in parts if codes(question) & codes(part)]:  # 'A1 must be bolted down; B2 may stand'
-        parts, clause = named, ";".join(named)
+    asked = {code for code in codes(question) if not COUNTED_UNIT.fullmatch(code)}
+    others = [part for part in parts if asked and codes(part) and not asked & codes(part)]  # 'A1 is loud; B2 is quiet'
+    if others and any(asked & codes(part) for part in parts):
+        parts = [part for part in parts if part not in others]
+        clause = ";".join(parts)
+        if not (stems & content_stems(clause)) - content_stems(" ".join(asked)):
+            return None
     shared = [len(stems & content_stems(part)) for part in parts]
     most = max(shared)
     negative = stems & content_stems(" ".join(filter(NEGATION.search, parts)))
@@ -106,8 +108,6 @@ def _text_says_no(question: str, answer: str) -> bool | None:
     elif len({bool(NEGATION.search(part)) for part in parts}) > 1 and most >= MIN_SHARED and shared.count(most) == 1:
         clause = parts[shared.index(most)]
     if CONSENT.search(clause) and not CONSENT.search(question):
-        return None
-    if OBLIGATION.search(question) and OPTION.search(clause) and not OBLIGATION.search(clause):
         return None
     if (is_within := _is_within_limit(question, clause)) is not None:
         is_forbidden = bool(FORBIDDEN.search(clause))

@@ -6,7 +6,7 @@ Source: Li and Roth, Learning Question Classifiers, 2002, of which these are the
 import re
 from dataclasses import dataclass
 
-from engine.prompt.question_kind import AUXILIARY, QUESTION_WORD
+from engine.prompt.question_kind import AUXILIARY, PREPOSITION, QUESTION_WORD
 from store.markdown import parse_row
 
 
@@ -17,8 +17,9 @@ def _any(*patterns: str) -> re.Pattern[str]:
 LENGTH = _any(r"\bhow (?:long|quickly|soon)\b|\bwie ?lange?\b")  # of time or space
 REFERENCE = _any(
     r"\b(?:order|part|article|item|reference|invoice|serial|customer|registration|company) (?:number|no\.?|code)\b",
-    r"\b(?:policy|account|contract|booking|ticket|passport) (?:number|no\.?)\b|\bbooking (?:reference|code)\b",
-    r"\bnumber of (?:my|our|the|your) (?:\w+ ){0,2}(?:policy|account|contract|booking|ticket|invoice|order|passport)\b",
+    r"\b(?:policy|account|contract|booking|passport) number\b",
+    r"\bnumber of (?:my|our|your|the) (?:\w+ ){0,2}(?:policy|account|contract|booking|ticket|invoice|order|passport)"
+    r"(?=\W*$| (?:for|with|at|in|from|please|pls)\b)",
     r"\b(?:bestell|artikel|teile|kunden|rechnungs|serien|vertrags|akten|versicherungs|policen|konto)(?:nummer|zeichen)\b",
 )
 MONEY = _any(
@@ -51,8 +52,9 @@ EXCLUSION = _any(  # of an insurance or a warranty; in questions and in answers
     r"|\bausschl(?:uss|\u00fcsse)",
 )
 REASON = _any(r"\b(?:why|warum|wieso|weshalb|how come)\b")
-SECOND_REQUEST = _any(  # '..., and can I still use it?'
-    rf"\b(?:and|und) (?:(?:also|then|still|auch|dann|noch) )?(?:{QUESTION_WORD}|{AUXILIARY})\b"
+SECOND_REQUEST = re.compile(  # '..., and can I still use it?'
+    rf"\b(?:and|und) (?:(?:also|then|still|auch|dann|noch) )?(?:(?:(?:{PREPOSITION}) )?(?:{QUESTION_WORD})\b"
+    rf"|(?:{AUXILIARY}) (?:I|i|we|you|it|they|he|she|the|there|my|our|ich|wir|man|es|er|sie|der|die|das)\b)"
 )
 
 NUMBER_WORD = (

@@ -9,12 +9,13 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from engine.errors import BadRequest
+from engine.prompt.edition_changes import compare_editions, with_counterparts
 from engine.prompt.editions import other_editions, tells_edition
 from engine.prompt.followups import YEAR, naming_rows, relevant_turns
 from engine.prompt.named_documents import ALL_DOCUMENTS, most_named, several_documents, split_topic
 from engine.prompt.pack import PreparedPrompt, pack
 from engine.prompt.question_kind import QuestionKind, question_kind
-from engine.prompt.section_versions import compare_sections, with_counterparts
+from engine.prompt.section_versions import compare_sections
 from engine.prompt.spelling import corrected
 from engine.prompt.tables.rows import with_deciding_rows
 from engine.prompt.tables.totals import NO_ROWS
@@ -33,7 +34,8 @@ def prepare_stages(
 ) -> Iterator[PreparedPrompt]:
     """Yield the packed prompt after each stage of the search; the last one is final. Raises as `pack`, `retrieve`."""
     notes, start_ms = _missing_documents_note(finder, request) + _openings_note(finder, request), trace.now_ms()
-    compared = compare_documents(finder, request) or compare_sections(finder, request)
+    ways = compare_documents, compare_sections, compare_editions
+    compared = next(filter(None, (compare(finder, request) for compare in ways)), None)
     different = compared.hits() if compared else []
     for hits in [different] if different else retrieve(finder, request):
         question = corrected(request.question, (hit.chunk.passage for hit in hits), template.is_word)

@@ -3,25 +3,38 @@
 import re
 
 from engine.prompt.followups import YEAR
-from engine.prompt.overlap import content_words
+from engine.prompt.overlap import content_stems, content_words
 from engine.prompt.tables.amounts import are_comparable, cell_number
 from engine.prompt.tables.columns import Cells
 from engine.prompt.tables.totals import format_number
-from store.german import is_german
 
-DIFFERENCE = re.compile(
-    r"\bhow (?:much|many) (?:more|less|fewer|\w{3,}er)\b|\b(?:by how much|difference|increase[ds]?|rises?|rose|risen"
-    r"|grow[ns]?|growth|grew|f[ae]ll(?:en|s)?|drop(?:ped|s)?|decrease[ds]?|declined?|declines|went (?:up|down)"
-    r"|unterschied|differenz|gestiegen|gesunken|gewachsen|stieg|sank)\b"
-    r"|\bwie ?viel\w* (?:mehr|weniger|\w{3,}er)\b",
+ASKS_HOW_MUCH = re.compile(
+    r"\b(?:how (?:much|many)|(?:um )?wie ?viel\w*)\b|\b(?:what|was) (?:is|was|were|ist|war) (?:the|der|die) "
+    r"(?:difference|increase|decrease|growth|rise|fall|drop|change|unterschied|differenz|anstieg|r\u00fcckgang)\b",
     re.I,
 )
-SHARE = re.compile(r"%|\bper ?cent|\bprozent", re.I)  # of change, which is not the difference
+DIFFERENCE = re.compile(
+    r"\b(?:more|less|fewer|(?:high|low|larg|small|bigg|heavi|light|long|short|cheap)er|difference|increase[ds]?"
+    r"|rises?|rose|risen|grow[ns]?|growth|grew|f[ae]ll(?:en|s)?|drop(?:ped|s)?|decrease[ds]?|declined?|changed?"
+    r"|went (?:up|down)|mehr|weniger|h\u00f6her|niedriger|unterschied|differenz|anstieg|r\u00fcckgang|gestiegen"
+    r"|gesunken|gewachsen|stieg|sank)\b",
+    re.I,
+)
+OTHER = re.compile(  # shares, factors, changes a year, reasons
+    r"%|\b(?:per ?cent\w*|prozent\w*|rate|factor|faktor|(?:two|three|four|five|ten|many)[- ]?fold"
+    r"|(?:zwei|drei|vier|f\u00fcnf|zehn)fach\w*|ratio|times|multiple|annual\w*|average|each|every|per|(?-i:pro)|why|who|which|warum"
+    r"|wer|welche\w*)\b",
+    re.I,
+)
 
 
 def difference(question: str, row: Cells) -> str:
-    """Return the difference of the two columns of a row that a question names, and both; '' if that is unclear."""
-    if not DIFFERENCE.search(question) or SHARE.search(question):
+    """Return the two columns of a row that a question compares, with their difference; '' if that is unclear.
+
+    They are those of two years, of the same unit, or have the question's words as headers; it names the row, too.
+    """
+    is_asked = ASKS_HOW_MUCH.search(question) and DIFFERENCE.search(question) and not OTHER.search(question)
+    if not is_asked or not content_stems(row[0][1]) & content_stems(question):
         return ""
     years, words = set(YEAR.findall(question)), content_words(question)
     named = [
@@ -29,12 +42,16 @@ def difference(question: str, row: Cells) -> str:
         for header, value in row[1:]
         if (years & set(YEAR.findall(header)) if years else header and content_words(header) <= words)
     ]
-    numbers = [cell_number(value) for _, value in named]
-    if len(named) != 2 or len({header for header, _ in named}) != 2 or not are_comparable(value for _, value in named):
+    units = {YEAR.sub("", header).strip() if years else "" for header, _ in named}
+    if len({header for header, _ in named}) != 2 or len(units) > 1 or not are_comparable(value for _, value in named):
         return ""
-    one, other = numbers
-    if one is None or other is None:
+    (before, old), (after, new) = sorted(named, key=lambda each: YEAR.findall(each[0])) if years else named
+    first, last = cell_number(old), cell_number(new)
+    if first is None or last is None:
         return ""
-    amount = format_number(abs(one - other), [row], named[0][0])
-    name = "Unterschied" if is_german(question) else "difference"
-    return f"{amount} ({name}; {'; '.join(f'{header}: {value}' for header, value in named)})"
+    header = max(
+        before, after, key=lambda each: len(dict(row)[each].rpartition(".")[2]) if "." in dict(row)[each] else 0
+    )
+    amount = format_number(abs(last - first), [row], header)
+    sign = "\u2212" if last < first else "+" if last > first else ""
+    return f"{before}: {old} \u2192 {after}: {new} ({sign}{amount})"

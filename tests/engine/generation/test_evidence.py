@@ -361,6 +361,20 @@ def test_a_summary_has_no_questions_of_the_document():
     assert quote.text == "The cabins of all boats have three sockets."
 
 
+def test_a_summary_has_the_key_terms_of_an_agreement_and_no_formalities():
+    text = (
+        "# Lease\n\nDear Ms Osei and Mr Kraus,\n\nThank you for your call about the flat in Pier Street."
+        "\n\n| Item: Rent | Details: 900 euros a month |\n| Item: Term | Details: two years from May |"
+        "\n\n| Room: Kitchen | Size: 9 | Floor: tiles |\n\nThe tenant pays for gas and for electricity."
+    )
+    assert texts_of(evidence("Summarize it.", Scorer(), text).quoted_answer()) == [
+        "Lease",
+        "| Item: Rent | Details: 900 euros a month |",
+        "| Item: Term | Details: two years from May |",
+        "The tenant pays for gas and for electricity.",
+    ]
+
+
 def test_a_summary_of_a_topic_quotes_the_section_that_has_most_of_the_best_quotes():
     plans = "- a ferry in May\n- a ferry in June\n- a pier"
     text = f"## Trips\n\nA ferry sails daily.\n\n## Plans\n\n{plans}\n\n## Staff\n\nAnn left."

@@ -125,3 +125,38 @@ def test_a_list_answers_a_question_that_asks_for_none_if_several_of_its_items_ar
     assert quote.text == "- to plant trees\n- to keep cattle away\n- to buy a gauge"
     assert evidence("When does the report recommend that?", scorer, RECOMMENDED).quoted_answer() == []
     assert evidence("What is the report?", Scorer("short"), RECOMMENDED).quoted_answer() == []
+
+
+ROOMS = "\n".join(
+    f"| Item: {item} | Type: {name} | Hotel: {hotel} |"
+    for item, name, hotel in [
+        ("1", "washer", "Marine Parade"),
+        ("2", "dryer", "Marine Parade"),
+        ("3", "iron", "Gull Rock"),
+    ]
+)
+
+
+def test_rows_that_share_a_named_value_are_listed_even_if_other_words_are_not_understood():
+    found = evidence("Which leased machines are standing at the Marine Parade?", Scorer("dryer"), ROOMS)
+    assert texts_of(found.quoted_answer()) == ROOMS.split("\n")[:2]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Which leased machines are not standing at the Marine Parade?",
+        "Which leased machines are standing outside the Marine Parade?",
+        "Which leased machines are standing in all hotels but the Marine Parade?",
+        "Which leased machines were standing at the Marine Parade before March?",
+    ],
+)
+def test_rows_with_a_value_are_not_listed_if_they_may_be_excluded(question):
+    assert len(texts_of(evidence(question, Scorer("dryer"), ROOMS).quoted_answer())) == 1
+
+
+def test_steps_numbered_within_a_paragraph_come_before_other_paragraphs():
+    steps = "6.1 Filter. 1. Take out the basket. 2. Turn the filter. 3. Rinse the filter well. It locks again."
+    text = f"## Care\n\n{steps}\n\n## Faults\n\nThe filter smells. The filter was not cleaned."
+    found = evidence("How do I clean the filter?", Scorer("nothing of this"), text)
+    assert texts_of(found.quoted_answer()) == [steps]

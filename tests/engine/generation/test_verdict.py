@@ -66,3 +66,17 @@ def test_a_number_or_year_outside_the_limit_means_no(question, answer, expected)
 )
 def test_only_excludes_what_the_question_does_not_name(question, expected):
     assert verdict(question, ["Grilling is allowed only with an electric grill."]) == expected
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "expected"),
+    [
+        ("Do I have to bolt down the W11?", "W16 must be bolted down; W7 and W11 may stand on their feet.", ""),
+        ("May the A10 stand freely?", "The A10 must be bolted to the floor; the B20 may stand freely.", ""),
+        ("Is the A10 waterproof?", "The B20 is waterproof; the A10 is not waterproof.", "No"),
+        ("Is the A10 allowed on the balcony?", "The A10 is allowed indoors; on the balcony it is forbidden.", ""),
+        ("Is the 3-day ticket transferable?", "The 3-day ticket costs 20 euros; tickets are not transferable.", ""),
+    ],
+)
+def test_a_clause_about_another_model_does_not_decide(question, answer, expected):
+    assert verdict(question, [answer]) == expected

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.prompt.answer_type import asks_for_reason, expected_content, words_before
+from engine.prompt.answer_type import asks_for_more, asks_for_reason, expected_content, words_before
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,7 @@ from engine.prompt.answer_type import asks_for_reason, expected_content, words_b
         ("What do I have to pay?", "36 euros", "36 keys"),
         ("Was hat die Pflege 2024 gekostet?", "36 Euro", "das Jahr 2024"),
         ("What is the order number of the filter?", "88-4120", "the filter"),
+        ("number of our travel insurance policy pls", "policy TG-20", "the policy"),
         ("When is the dividend paid?", "26 July 2024", "6.2 pence (2023: 5.8 pence)"),
     ],
 )
@@ -62,6 +63,21 @@ def test_other_questions_expect_nothing_in_particular():
 )
 def test_limits_of_time_have_their_preposition(question, before):
     assert words_before(question).search(before) and not words_before(question).search("in ")
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("What does E21 mean, and can I still use it?", True),
+        ("What does E21 mean and what do I do?", True),
+        ("Why was it late?", True),
+        ("Who pays, and until when?", True),
+        ("What do bottle and can deposits cost?", False),
+        ("What happens in April and May?", False),
+    ],
+)
+def test_a_second_request_needs_more_than_a_name_or_number(question, expected):
+    assert asks_for_more(question) is expected
 
 
 def test_reasons_are_recognized():

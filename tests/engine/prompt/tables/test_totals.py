@@ -52,6 +52,11 @@ KOSTEN = [
         ("How many trips are there?", "8"),
         ("How many trips did Ada make?", "3 (Driver: Ada)"),
         ("How many trips went over 20 km?", "3 (km: over 20 km)"),
+        ("How many times did we drive for a delivery?", "4 (Purpose: delivery)"),
+        (
+            "how many times did we drive for a delivery between january and end of february",
+            "4 (Purpose: delivery; Date: between january and end of february)",
+        ),
         ("How many trips were there in February?", "4 (Date: February)"),
         ("How many trips were there from January to February?", "7 (Date: from January to February)"),
         ("How many delivery trips are there?", "4 (Purpose: delivery)"),

@@ -1,0 +1,130 @@
+"""What changed from one edition to the next: 'What is new in the 2025 policy?', 'Which rules were dropped?'.
+
+No search finds what only one edition says. Questions about more than that are left to the search, whose passages are
+joined by their counterparts in the other edition.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from engine.prompt.editions import EDITION, edition_of
+from engine.prompt.followups import YEAR, relevant_turns
+from engine.prompt.overlap import content_stems, content_words
+from engine.prompt.question_kind import QuestionKind, question_kind
+from engine.prompt.section_versions import edition_pairs, singulars_of, topic_of
+from engine.prompt.versions import DocumentChanges, LocatedUnit, changes_between, located_units, may_compare, name_words
+from engine.request import Request
+from store.types import Document, Finder, Hit
+
+REMOVED = re.compile(
+    r"\b(?:removed|scrapped|dropped|abolished|withdrawn|discontinued|done away with|abgeschafft|gestrichen|weggefallen"
+    r"|entfallen)\b"
+    r"|\b(?:what|which)\b.{0,40}?\b(?:is|are|was|were) (?:no longer|(?:not|n['\u2019]t)\b.{0,60}\bany ?more)\b(?! than)"
+    r"|\b(?:was|welche\w*)\b.{0,40}?\b(?:ist|sind|gilt|gelten)\b.{0,60}?\bnicht mehr\b(?! als)",
+    re.I,
+)
+NEW = re.compile(  # also what has another value
+    r"\bnew rules?\b|\bwhat(?:['\u2019]?s| is| was)(?: all)? new\b|\bwas ist(?: alles)? neu\b|\bneue regeln\b", re.I
+)
+ADDED = re.compile(r"\b(?:added|introduced|hinzugekommen|eingef\u00fchrt)\b", re.I)
+NO_CHANGE = re.compile(  # 'What must be added?', 'Who dropped it?'
+    r"\b(?:must|may|can|should|to) be \w+\b|\b(?:if|when|who\w*|why|how|wenn|falls|wann|wer|warum|wie)\b", re.I
+)
+NEGATED = re.compile(r"\b(?:not?|never|nicht|kein\w*)\b|n['\u2019]t\b", re.I)
+STILL = re.compile(r"\bno longer\b|\bnicht mehr\b|(?:\bnot|n['\u2019]t)\b(?=.*\bany ?more\b)", re.I)
+ASKS_FOR_CHANGES = re.compile(r"\b(?:whats?|which|how|list|name|show|welche\w*|was|wie|nenne?\w*)\b", re.I)
+MAIN = re.compile(r"\b(?:main|most important|key|biggest|major|wichtigste\w*) (?=\w+)", re.I)
+NO_TOPIC = re.compile(  # words of a question about all changes, besides those of comparing
+    r"rules?|polic(?:y|ies)|editions?|compared|since|under|allowed|permitted|possible|able|get|ones?|used?|things?"
+    r"|regeln?|seit|erlaubt|m\u00f6glich"
+)
+BRACKETS = re.compile(r"\([^)]*\)")
+MIN_SIMILARITY = 0.2  # of the words of two passages that are the same part of two editions
+
+
+def compare_editions(finder: Finder, request: Request) -> DocumentChanges | None:
+    """Return what only one of two editions says, if a question asks for that, or all changes if it asks for no less.
+
+    With a topic only what has a word of it. None if there is nothing, or if it is unclear which documents are meant:
+    the question has to name them by a word of their names and one such as 'rules', or by the years of both.
+    """
+    question = BRACKETS.sub(" ", request.question)
+    kind = question_kind(question)
+    removed, is_new, added = (bool(pattern.search(question)) for pattern in (REMOVED, NEW, ADDED))
+    is_one_sided = removed or is_new or added
+    is_general = kind is QuestionKind.COMPARISON and may_compare(question)
+    is_other = kind is QuestionKind.YES_NO or NEGATED.search(STILL.sub(" ", question))
+    if request.whole_document or is_other or not (is_one_sided or is_general) or not ASKS_FOR_CHANGES.search(question):
+        return None
+    if (is_one_sided and NO_CHANGE.search(question)) or relevant_turns(question, request.history):
+        return None
+    pairs = list(edition_pairs(finder, request))
+    if len(pairs) != 1 or not _is_named(question, pairs[0]):
+        return None
+    old, new = pairs[0]
+    change_words = REMOVED.sub(" ", NEW.sub(" ", ADDED.sub(" ", MAIN.sub(" ", question))))
+    topic = {word for word in topic_of(change_words, f"{old.name} {new.name}") if not NO_TOPIC.fullmatch(word)}
+    if topic and not is_one_sided:
+        return None
+    before, after = (_units(finder, document) for document in (old, new))
+    changes = changes_between(before, after) or []
+    if is_one_sided:
+        kept = {document.id for document, is_meant in ((old, removed), (new, is_new or added)) if is_meant}
+        changes = [
+            each
+            for each in changes
+            if (each[0].chunk.document_id in kept if len(each) == 1 else is_new) and _is_about(each, topic)
+        ]
+    if is_new:
+        changes.sort(key=len)  # what is new before what has another value
+    return DocumentChanges(old, new, changes) if changes else None
+
+
+def with_counterparts(finder: Finder, request: Request, hits: Sequence[Hit]) -> list[Hit]:
+    """Return hits with those in two editions of a document first, each beside the same part of the other edition.
+
+    A search finds a passage in one edition, and another one in the other: both say what the question compares.
+    """
+    pair = next(
+        (pair for pair in edition_pairs(finder, request) if hits and hits[0].chunk.document_id in _ids(pair)), ()
+    )
+    if len({edition_of(document.name)[0] for document in pair}) != 1:
+        return list(hits)
+    by_id = {hit.chunk.id: hit for hit in hits}
+    found = dict[str, Hit]()
+    for hit in (hit for hit in hits if hit.chunk.document_id in _ids(pair)):
+        other = next(document for document in pair if document.id != hit.chunk.document_id)
+        words, chunks = content_words(hit.chunk.text), finder.chunks(other.id)
+        similar = {chunk.id: _similarity(words, content_words(chunk.text)) for chunk in chunks}
+        best = max(chunks, key=lambda chunk: similar[chunk.id], default=hit.chunk)
+        counterpart = best if similar.get(best.id, 0.0) >= MIN_SIMILARITY else hit.chunk
+        found |= {each.id: by_id.get(each.id) or replace(hit, chunk=each) for each in (hit.chunk, counterpart)}
+    others = {id_: hit for id_, hit in by_id.items() if id_ not in found}
+    return list((found | others).values())[: max(len(hits), request.passages + 1)]
+
+
+def _is_named(question: str, pair: Sequence[Document]) -> bool:
+    names = [set(filter(str.isalpha, name_words(document))) for document in pair]
+    shared = singulars_of(set.intersection(*names)) & singulars_of(content_words(question))
+    asked = set(YEAR.findall(question))
+    has_kind = asked or re.search(rf"\b{EDITION}\b", question, re.I)
+    years = {edition_of(document.name)[1] for document in pair}
+    return not asked - years and (bool(shared and has_kind) or ("" not in years and years <= asked))
+
+
+def _units(finder: Finder, document: Document) -> list[LocatedUnit]:
+    return [unit for unit in located_units(finder.chunks(document.id)) if not unit.is_heading]
+
+
+def _is_about(change: Sequence[LocatedUnit], topic: set[str]) -> bool:
+    stems = content_stems(" ".join(topic))
+    return not topic or any(stems & content_stems(unit.text) for unit in change)
+
+
+def _ids(pair: Sequence[Document]) -> set[str]:
+    return {document.id for document in pair}
+
+
+def _similarity(one: set[str], other: set[str]) -> float:
+    return len(one & other) / max(1, len(one | other))

@@ -1,0 +1,36 @@
+"""The difference of two columns of a row, and questions that ask for something else."""
+
+import pytest
+
+from engine.prompt.tables.differences import difference
+
+SOLD = [("Key figure", "Machines sold"), ("2024", "9,840"), ("2022", "9,460"), ("2020", "7,655")]
+PLANS = [("Feature", "Users"), ("Basic", "5"), ("Pro", "12.5")]
+
+
+@pytest.mark.parametrize(
+    ("question", "row", "expected"),
+    [
+        ("How many more machines were sold in 2024 than in 2020?", SOLD, "2020: 7,655 → 2024: 9,840 (+2,185)"),
+        ("By how much did machines sold fall from 2020 to 2024?", SOLD, "2020: 7,655 → 2024: 9,840 (+2,185)"),
+        (
+            "How much did costs fall from 2023 to 2024?",
+            [("Key figure", "Costs"), ("2023", "0.75"), ("2024", "0.4")],
+            "2023: 0.75 → 2024: 0.4 (\u22120.35)",
+        ),
+        ("What is the difference in users between Basic and Pro?", PLANS, "Basic: 5 → Pro: 12.5 (+7.5)"),
+        ("What is the difference between Basic and Pro?", PLANS, ""),  # of which row?
+        ("How many machines were sold in 2024 and 2020?", SOLD, ""),
+        ("Why did machines sold drop between 2020 and 2024?", SOLD, ""),
+        ("What was the growth rate of machines sold from 2020 to 2024?", SOLD, ""),
+        ("How many times more machines were sold in 2024 than in 2020?", SOLD, ""),
+        ("How many more machines were sold in 2024 than in 2020 and 2022?", SOLD, ""),
+        (
+            "How much more cement was used in 2024 than in 2020?",
+            [("Material", "Cement"), ("2020 (t)", "700"), ("2024 (kt)", "9")],
+            "",
+        ),
+    ],
+)
+def test_the_columns_that_a_question_compares(question, row, expected):
+    assert difference(question, row) == expected
