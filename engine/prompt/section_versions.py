@@ -171,4 +171,5 @@ def _is_general(word: str) -> bool:
 
 
 def singulars_of(words: set[str]) -> set[str]:
+    """Return what words may be the plurals of, and the words themselves."""
     return set().union(*map(singulars, words))

@@ -157,6 +157,6 @@ def test_rows_with_a_value_are_not_listed_if_they_may_be_excluded(question):
 
 def test_steps_numbered_within_a_paragraph_come_before_other_paragraphs():
     steps = "6.1 Filter. 1. Take out the basket. 2. Turn the filter. 3. Rinse the filter well. It locks again."
-    text = f"## Care\n\n{steps}\n\n## Faults\n\nThe filter smells. The filter was not cleaned."
+    text = f"## Care\n\n{steps}\n\n## Faults\n\nYou clean the filter often. The filter must be clean."
     found = evidence("How do I clean the filter?", Scorer("nothing of this"), text)
     assert texts_of(found.quoted_answer()) == [steps]
