@@ -11,7 +11,7 @@ from engine.prompt.overlap import content_stems
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.tables.amounts import numbers
 from engine.prompt.tables.columns import Cells, requested_header
-from engine.prompt.tables.conditions import conditions, named_values, rows_that_meet
+from engine.prompt.tables.conditions import conditions, rows_that_meet
 from engine.prompt.tables.strict import NAME_HEADER, listed_by_conditions
 from engine.prompt.tables.superlatives import ASKS_WHICH, SUPERLATIVE, Extreme, extreme_cell
 from engine.prompt.tables.yes_no import listed_rows, said_column, said_rows
@@ -54,7 +54,7 @@ class Tables:
         return [units[index] for index in listed_by_conditions(self._prepared.standalone_question, rows, about)]
 
     def listed_rows(self, row: Unit) -> list[Unit]:
-        """Return the rows of the table of a row that a question asks to list, or that have the values it names.
+        """Return the rows of the table of a row that a question asks to list, or that meet the conditions it names.
 
         The latter with the row itself: other words of the question may be conditions that no rule knows.
         """
@@ -62,14 +62,11 @@ class Tables:
         rows = list(map(self.row, units))
         if not self._has_other_conditions(rows) and (found := listed_rows(self._question, rows)):
             return [units[index] for index in found]
-        if (
-            SUPERLATIVE.search(self._question)
-            or EXCEPTED.search(self._question)
-            or conditions(self._question, rows) is None
-        ):
+        if SUPERLATIVE.search(self._question) or EXCEPTED.search(self._question):
             return []
-        values = named_values(self._question, rows) or []
-        same = [units[index] for index in rows_that_meet(values, rows)] if values else []
+        met = conditions(self._question, rows) or []
+        is_denied = any(each.is_denied for each in met)
+        same = [units[index] for index in rows_that_meet(met, rows)] if met and not is_denied else []
         return same if row in same and 1 < len(same) < len(rows) else []
 
     def said_names(self, likely: Sequence[Unit]) -> list[Unit]:

@@ -40,6 +40,7 @@ NO_TOPIC = re.compile(  # words of a question about all changes, besides those o
     r"|regeln?|seit|erlaubt|m\u00f6glich"
 )
 BRACKETS = re.compile(r"\([^)]*\)")
+MAX_CHUNKS = 300  # of an edition whose passages are compared with those of another
 MIN_SIMILARITY = 0.2  # of the words of two passages that are the same part of two editions
 
 
@@ -89,19 +90,22 @@ def with_counterparts(finder: Finder, request: Request, hits: Sequence[Hit]) -> 
     pair = next(
         (pair for pair in edition_pairs(finder, request) if hits and hits[0].chunk.document_id in _ids(pair)), ()
     )
-    if len({edition_of(document.name)[0] for document in pair}) != 1:
+    are_editions = len({edition_of(document.name)[0] for document in pair}) == 1
+    if not are_editions or max(document.num_chunks for document in pair) > MAX_CHUNKS:
         return list(hits)
+    words = {
+        document.id: [(each, content_words(each.text)) for each in finder.chunks(document.id)] for document in pair
+    }
     by_id = {hit.chunk.id: hit for hit in hits}
     found = dict[str, Hit]()
-    for hit in (hit for hit in hits if hit.chunk.document_id in _ids(pair)):
-        other = next(document for document in pair if document.id != hit.chunk.document_id)
-        words, chunks = content_words(hit.chunk.text), finder.chunks(other.id)
-        similar = {chunk.id: _similarity(words, content_words(chunk.text)) for chunk in chunks}
-        best = max(chunks, key=lambda chunk: similar[chunk.id], default=hit.chunk)
-        counterpart = best if similar.get(best.id, 0.0) >= MIN_SIMILARITY else hit.chunk
+    for hit in (hit for hit in hits if hit.chunk.document_id in words):
+        own = content_words(hit.chunk.text)
+        (others,) = (words[id_] for id_ in words if id_ != hit.chunk.document_id)
+        chunk, other = max(others, key=lambda each: _similarity(own, each[1]), default=(hit.chunk, own))
+        counterpart = chunk if _similarity(own, other) >= MIN_SIMILARITY else hit.chunk
         found |= {each.id: by_id.get(each.id) or replace(hit, chunk=each) for each in (hit.chunk, counterpart)}
-    others = {id_: hit for id_, hit in by_id.items() if id_ not in found}
-    return list((found | others).values())[: max(len(hits), request.passages + 1)]
+    rest = {id_: hit for id_, hit in by_id.items() if id_ not in found}
+    return list((found | rest).values())[: max(len(hits), request.passages + 1)]
 
 
 def _is_named(question: str, pair: Sequence[Document]) -> bool:
