@@ -13,7 +13,7 @@ from engine.prompt.units import Unit
 
 LABEL = re.compile(r"\W*(?P<label>[^\W\d_]{3,})(?: [A-Z]?\d{1,3}[a-z]?)?[*_]*:[*_]*\s+(?P<text>\S+)")
 MEETING = r"(?:[\w&'\u2019-]+ ){0,6}?(?:meeting|session|call|workshop|conference|assembly|committee|agm)\b"
-PEOPLE = (  # who is asked for, and the labels of these; the first that matches decides
+PEOPLE = (  # questions about people, and the labels of these; the first that matches decides
     (
         re.compile(
             r"\bwho (?:was|were) (?:absent|missing|excused|not (?:there|present))\b"

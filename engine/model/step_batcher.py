@@ -97,7 +97,7 @@ class StepBatcher:
         rows = DecodeRows(ids, buffer, slots)
         deadline = monotonic() + GATHER_S
         with self._changed:
-            self._waiting.append(rows)  # wakes nobody: if a step may run now, this thread runs it
+            self._waiting.append(rows)  # wakes no other thread: if a step may run now, this one runs it
         while batch := self._next_batch(rows, deadline):
             self._run_batch(batch)
         if rows.error is not None:
