@@ -59,8 +59,8 @@ def find_labelled(prepared: PreparedPrompt, kind: QuestionKind, units: Sequence[
             return Section(tuple(found) if len({unit.text(texts) for unit in found}) == 1 else ())
     paragraphs = defaultdict[str, dict[str, Unit]](dict)
     for unit, match in labels if kind is QuestionKind.LIST else ():
-        starts = [other.start for other, _ in labels if other.block == unit.block and other.start > unit.start]
-        whole = replace(unit, end=min([*starts, unit.block.end]))
+        same = (other for other, _ in labels if (other.passage, other.block) == (unit.passage, unit.block))
+        whole = replace(unit, end=min([unit.block.end, *(other.start for other in same if other.start > unit.start)]))
         paragraphs[stem(match["label"].lower())].setdefault(whole.text(texts), whole)
     asked = next((name for name in paragraphs if _asks_only_for(name, question)), "")
     best = list(paragraphs[asked].values()) if asked else []

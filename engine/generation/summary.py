@@ -17,7 +17,7 @@ from store.markdown import parse_row
 
 MAX_SUMMARIZED_PASSAGES = 3
 MAX_TOPIC_UNITS, MIN_TOPIC_UNITS = 4, 3  # of the best quotes, so many below one heading make it the topic
-TERM_CELLS = 2
+TERM_CELLS = 2  # of a table row with a term: its name and what it says
 NUM_OPENING, NUM_SENTENCES = 5, 4  # at the start of the document, and of all of it
 DOCUMENT_KIND = re.compile(
     r"\b(?:document|file|report|letter|release|article|minutes|manual|policy|contract|lease|agreement|handbook|e-?mails?"
