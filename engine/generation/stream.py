@@ -10,6 +10,7 @@ from engine.generation.preview import mark_passages
 from engine.generation.quotes import format_unit
 from engine.model.sampling import truncate_at
 from engine.prefill.prefill import PrefillResult
+from engine.prompt.editions import newer_edition
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import QuestionKind
 from engine.prompt.template import NO_ANSWER, PromptTemplate
@@ -158,7 +159,16 @@ def fill_quoted_answer(
     else:
         return False
     _add_alternatives(answer, evidence)
+    _note_newer_edition(answer)
     return True
+
+
+def _note_newer_edition(answer: Answer) -> None:
+    """Say so if all quotes are from an edition of a document of which the passages have a newer one."""
+    names = [source.document for source in answer.sources]
+    newer = newer_edition(answer.request.question, names, {quote.rank - 1 for quote in answer.quotes})
+    if newer:
+        answer.notes += (f"{answer.quotes[0].document} is an older edition: {newer} is newer.",)
 
 
 def _add_alternatives(answer: Answer, evidence: Evidence) -> None:

@@ -5,7 +5,7 @@ newest, or an older one if the question asks for a former one.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from engine.prompt.followups import YEAR
@@ -87,3 +87,16 @@ def other_editions(question: str, names: Sequence[str]) -> OtherEditions:
         others = {position for year in by_year.keys() - meant for position in by_year[year]} if meant else set()
         (excluded if is_told else older).update(others)
     return OtherEditions(frozenset(excluded), frozenset(older))
+
+
+def newer_edition(question: str, names: Sequence[str], cited: Set[int]) -> str:
+    """Return the name of the newest edition of the only document that an answer cites; '' if it is that, or is meant.
+
+    names  of the documents of the passages
+    cited  positions in them
+    """
+    older = other_editions(question, names).older
+    if not cited or not cited <= older or len({names[position] for position in cited}) != 1:
+        return ""
+    shared, _ = edition_of(names[min(cited)])
+    return max((name for name in names if edition_of(name)[0] == shared), key=lambda name: edition_of(name)[1])

@@ -5,7 +5,7 @@ import pytest
 from engine.generation.stream import fill_quoted_answer
 from engine.generation.verdict import verdict
 from engine.prompt.tables.totals import TableRows
-from engine.request import Answer, Request
+from engine.request import Answer, Request, Source
 from engine.trace import Trace
 from store.markdown import parse_row
 from tests.support.evidence import Encoder, Scorer, evidence, texts_of
@@ -125,6 +125,18 @@ def test_a_list_says_if_the_whole_table_has_more_such_rows(num_rows, notes):
     found = evidence(question, Scorer("due"), rows, table_rows=TableRows(num_rows * ([],)))
     assert fill_quoted_answer(filled, found, None, lambda: "")
     assert (filled.text, filled.notes) == ("Plot: 4; Rent: due [1]\nPlot: 7; Rent: due [1]", notes)
+
+
+@pytest.mark.parametrize(("rank", "newer"), [(1, True), (2, False)])
+def test_an_answer_from_an_older_edition_says_so(rank, newer):
+    names, question = ("Club rules 2024.md", "Club rules 2026.md"), "Which rule is there for dogs?"
+    texts = [f"| Dogs: {'lead' if rank == number else 'none'} | Rule: {number} |" for number in (1, 2)]
+    filled = Answer(Request(question), Trace())
+    filled.sources = tuple(Source(i, name, name, None, None, True, 9, "none", 0, ()) for i, name in enumerate(names, 1))
+    found = evidence(question, Scorer("lead"), *texts, documents=names)
+    assert fill_quoted_answer(filled, found, lambda texts: [0.0] * len(texts), lambda: "")
+    note = "Club rules 2024.md is an older edition: Club rules 2026.md is newer."
+    assert [quote.rank for quote in filled.quotes] == [rank] and filled.notes == ((note,) if newer else ())
 
 
 def test_rows_are_not_listed_for_a_question_about_one_of_them_or_that_asks_for_no_name():

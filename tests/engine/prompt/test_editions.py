@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.prompt.editions import edition_of, is_former, other_editions, tells_edition
+from engine.prompt.editions import edition_of, is_former, newer_edition, other_editions, tells_edition
 
 NAMES = ["policy_2023.docx", "lease.pdf", "policy_2025.docx", "report 2024.pdf", "policy_2023.docx"]
 
@@ -61,3 +61,21 @@ def test_a_heading_tells_what_is_no_longer_in_force_unless_the_question_asks_for
 )
 def test_the_names_of_editions_share_all_but_years_and_versions(name, expected):
     assert edition_of(name) == expected
+
+
+CLUB = ["Club_rules_2024.docx", "Club_rules_2026.docx", "notes.md"]
+
+
+@pytest.mark.parametrize(
+    ("question", "cited", "newer"),
+    [
+        ("Are dogs allowed?", {0}, "Club_rules_2026.docx"),
+        ("Are dogs allowed?", {1}, ""),
+        ("Are dogs allowed?", {0, 1}, ""),
+        ("Are dogs allowed?", {2}, ""),
+        ("Are dogs allowed?", set(), ""),
+        ("Were dogs allowed in 2024?", {0}, ""),  # that edition is meant
+    ],
+)
+def test_an_answer_from_an_older_edition_only_has_a_newer_one(question, cited, newer):
+    assert newer_edition(question, CLUB, cited) == newer
