@@ -1,8 +1,8 @@
 // A decoding step of a Llama-like decoder in one call, for AVX-512 BF16 and VNNI: token embeddings in, logits out. Up to
 // MAX_ROWS rows, each the next token of its own KV buffer, or adjacent ones of the same buffer. Activations are fp32, KV is
 // bf16. Weights are bf16, or int8 with a scale per output; then the inputs of linear layers are rounded to 16 bits with a
-// scale per row, and sums are exact integers, with AMX too. The time goes into reading weights and KV once, so a thread computes small
-// shared values (norms, the merge of attention) for itself instead of waiting for another.
+// scale per row, and sums are exact integers, with AMX too. The time goes into reading weights and KV once, so a thread
+// computes small shared values (norms, the merge of attention) for itself instead of waiting for another.
 // Attention splits the keys between the threads (Flash-Decoding, pytorch.org/blog/flash-decoding).
 
 #include <immintrin.h>
