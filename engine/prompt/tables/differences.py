@@ -49,9 +49,7 @@ def difference(question: str, row: Cells) -> str:
     first, last = cell_number(old), cell_number(new)
     if first is None or last is None:
         return ""
-    header = max(
-        before, after, key=lambda each: len(dict(row)[each].rpartition(".")[2]) if "." in dict(row)[each] else 0
-    )
-    amount = format_number(abs(last - first), [row], header)
+    amounts = (format_number(abs(last - first), [row], header) for header in (before, after))
+    amount = max(amounts, key=len)  # with the decimals of either
     sign = "\u2212" if last < first else "+" if last > first else ""
     return f"{before}: {old} \u2192 {after}: {new} ({sign}{amount})"

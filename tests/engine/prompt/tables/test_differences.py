@@ -18,6 +18,11 @@ PLANS = [("Feature", "Users"), ("Basic", "5"), ("Pro", "12.5")]
             [("Key figure", "Costs"), ("2023", "0.75"), ("2024", "0.4")],
             "2023: 0.75 → 2024: 0.4 (\u22120.35)",
         ),
+        (
+            "Um wie viel sind die Kosten von 2023 auf 2024 gestiegen?",
+            [("Kennzahl", "Kosten"), ("2023", "1.200,4"), ("2024", "1.200,75")],
+            "2023: 1.200,4 → 2024: 1.200,75 (+0,35)",
+        ),
         ("What is the difference in users between Basic and Pro?", PLANS, "Basic: 5 → Pro: 12.5 (+7.5)"),
         ("What is the difference between Basic and Pro?", PLANS, ""),  # of which row?
         ("How many machines were sold in 2024 and 2020?", SOLD, ""),
