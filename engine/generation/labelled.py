@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from engine.generation.section import MAX_SECTION_UNITS, Section
+from engine.generation.section import MAX_SECTION_UNITS, PARTIAL_CONFIDENCE, Section
 from engine.prompt.overlap import content_words, stem
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import QuestionKind
@@ -41,7 +41,10 @@ MIN_LABELLED = 2  # paragraphs with the same word and different numbers, or none
 
 
 def find_labelled(prepared: PreparedPrompt, kind: QuestionKind, units: Sequence[Unit]) -> Section:
-    """Return the paragraphs of the best document whose label is what a question asks for, and nothing more specific."""
+    """Return the paragraphs of the best document whose label is what a question asks for, and nothing more specific.
+
+    The document may have more of them in other passages, or records of other meetings, so they are less certain.
+    """
     hits, texts, question = prepared.hits, prepared.texts, prepared.original_question
     labels = [
         (unit, match)
@@ -56,7 +59,7 @@ def find_labelled(prepared: PreparedPrompt, kind: QuestionKind, units: Sequence[
     for asks, label in PEOPLE:
         if asks.search(question):
             found = [unit for unit, match in labels if label.fullmatch(match["label"]) and match["text"][0].isupper()]
-            return Section(tuple(found) if len({unit.text(texts) for unit in found}) == 1 else ())
+            return Section(tuple(found) if len({unit.text(texts) for unit in found}) == 1 else (), PARTIAL_CONFIDENCE)
     paragraphs = defaultdict[str, dict[str, Unit]](dict)
     for unit, match in labels if kind is QuestionKind.LIST else ():
         same = (other for other, _ in labels if (other.passage, other.block) == (unit.passage, unit.block))
@@ -64,7 +67,7 @@ def find_labelled(prepared: PreparedPrompt, kind: QuestionKind, units: Sequence[
         paragraphs[stem(match["label"].lower())].setdefault(whole.text(texts), whole)
     asked = next((name for name in paragraphs if _asks_only_for(name, question)), "")
     best = list(paragraphs[asked].values()) if asked else []
-    return Section(tuple(best[:MAX_SECTION_UNITS]) if len(best) >= MIN_LABELLED else ())
+    return Section(tuple(best[:MAX_SECTION_UNITS]) if len(best) >= MIN_LABELLED else (), PARTIAL_CONFIDENCE)
 
 
 def _asks_only_for(name: str, question: str) -> bool:

@@ -1,7 +1,7 @@
 """What changed from one edition to the next: 'What is new in the 2025 policy?', 'Which rules were dropped?'.
 
-No search finds what only one edition says. Questions about more than that are left to the search, whose passages are
-joined by their counterparts in the other edition.
+No search finds what only one edition says. Comparisons of one topic are left to the search; each passage that it finds
+is then read beside the same part of the other edition.
 """
 
 import re
@@ -28,11 +28,11 @@ NEW = re.compile(  # also what has another value
     r"\bnew rules?\b|\bwhat(?:['\u2019]?s| is| was)(?: all)? new\b|\bwas ist(?: alles)? neu\b|\bneue regeln\b", re.I
 )
 ADDED = re.compile(r"\b(?:added|introduced|hinzugekommen|eingef\u00fchrt)\b", re.I)
-NO_CHANGE = re.compile(  # 'What must be added?', 'Who dropped it?'
+NOT_A_CHANGE = re.compile(  # 'What must be added?', 'Who dropped it?'
     r"\b(?:must|may|can|should|to) be \w+\b|\b(?:if|when|who\w*|why|how|wenn|falls|wann|wer|warum|wie)\b", re.I
 )
 NEGATED = re.compile(r"\b(?:not?|never|nicht|kein\w*)\b|n['\u2019]t\b", re.I)
-STILL = re.compile(r"\bno longer\b|\bnicht mehr\b|(?:\bnot|n['\u2019]t)\b(?=.*\bany ?more\b)", re.I)
+NO_LONGER = re.compile(r"\bno longer\b|\bnicht mehr\b|(?:\bnot|n['\u2019]t)\b(?=.*\bany ?more\b)", re.I)
 ASKS_FOR_CHANGES = re.compile(r"\b(?:whats?|which|how|list|name|show|welche\w*|was|wie|nenne?\w*)\b", re.I)
 MAIN = re.compile(r"\b(?:main|most important|key|biggest|major|wichtigste\w*) (?=\w+)", re.I)
 NO_TOPIC = re.compile(  # words of a question about all changes, besides those of comparing
@@ -45,7 +45,7 @@ MIN_SIMILARITY = 0.2  # of the words of two passages that are the same part of t
 
 
 def compare_editions(finder: Finder, request: Request) -> DocumentChanges | None:
-    """Return what only one of two editions says, if a question asks for that, or all changes if it asks for no less.
+    """Return what only one of two editions says, if a question asks for that, or all changes if it names no topic.
 
     With a topic only what has a word of it. None if there is nothing, or if it is unclear which documents are meant:
     the question has to name them by a word of their names and one such as 'rules', or by the years of both.
@@ -55,10 +55,10 @@ def compare_editions(finder: Finder, request: Request) -> DocumentChanges | None
     removed, is_new, added = (bool(pattern.search(question)) for pattern in (REMOVED, NEW, ADDED))
     is_one_sided = removed or is_new or added
     is_general = kind is QuestionKind.COMPARISON and may_compare(question)
-    is_other = kind is QuestionKind.YES_NO or NEGATED.search(STILL.sub(" ", question))
+    is_other = kind is QuestionKind.YES_NO or NEGATED.search(NO_LONGER.sub(" ", question))
     if request.whole_document or is_other or not (is_one_sided or is_general) or not ASKS_FOR_CHANGES.search(question):
         return None
-    if (is_one_sided and NO_CHANGE.search(question)) or relevant_turns(question, request.history):
+    if (is_one_sided and NOT_A_CHANGE.search(question)) or relevant_turns(question, request.history):
         return None
     pairs = list(edition_pairs(finder, request))
     if len(pairs) != 1 or not _is_named(question, pairs[0]):
