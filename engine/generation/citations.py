@@ -129,10 +129,11 @@ class RepetitionDetector:
 
 
 def quoted_spans(answer: str, passages: Sequence[str]) -> list[tuple[int, int, int]]:
-    """Return the passage sentence that supports each [n] of an answer from `cite`: (rank, start, end), in characters.
+    """Return the passage sentences that support each [n] of an answer from `cite`: (rank, start, end), in characters.
 
-    It has the largest word overlap with the sentence before the mark; words that few of the passage's sentences contain
-    count more. Marks without a passage or overlap are left out.
+    One has the largest word overlap with the sentence before the mark; words that few of the passage's sentences contain
+    count more. Sentences before that one are found where they are quoted word for word. Marks without a passage or
+    overlap are left out.
     """
     spans = []
     parts = CITATION_MARK.split(answer)
@@ -140,16 +141,22 @@ def quoted_spans(answer: str, passages: Sequence[str]) -> list[tuple[int, int, i
         rank = int(mark)
         if not 1 <= rank <= len(passages) or not text.strip():
             continue
-        candidates = split_sentences(passages[rank - 1])
-        candidate_words = [set(split_words(candidate)) for candidate in candidates]
-        frequency = Counter(word for words in candidate_words for word in words)
-        cited_words = set(split_words(split_sentences(text.strip())[-1]))
-        overlaps = [sum(1 / frequency[word] for word in cited_words & words) for words in candidate_words]
-        best = max(range(len(overlaps)), key=overlaps.__getitem__, default=None)
+        *earlier, last = map(str.strip, split_sentences(text.strip()))
+        offset = 0
+        sentences = dict[tuple[int, int], str]()
+        for sentence in split_sentences(passages[rank - 1]):
+            if body := sentence.strip():
+                start = offset + sentence.index(body)
+                sentences[start, start + len(body)] = body
+            offset += len(sentence)
+        words = {span: set(split_words(body)) for span, body in sentences.items()}
+        frequency = Counter(word for each in words.values() for word in each)
+        cited_words = set(split_words(last))
+        overlaps = {span: sum(1 / frequency[word] for word in cited_words & each) for span, each in words.items()}
+        best = max(overlaps, key=overlaps.__getitem__, default=None)
         if best is not None and overlaps[best]:
-            body = candidates[best].strip()
-            start = sum(map(len, candidates[:best])) + candidates[best].index(body)
-            spans.append((rank, start, start + len(body)))
+            spans.append((rank, *best))
+        spans += [(rank, *span) for span, body in sentences.items() if body in earlier and span != best]
     return spans
 
 

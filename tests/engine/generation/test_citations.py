@@ -20,6 +20,11 @@ def test_a_citation_refers_to_the_sentence_with_the_largest_overlap():
     assert quotes(answer) == [(1, "Its code is 5663623, as the log says."), (2, "It was built in 1998.")]
 
 
+def test_sentences_before_the_cited_one_count_where_they_are_quoted_word_for_word():
+    assert quotes(f"{PASSAGES[1]} [2]") == [(2, "It was built in 1998."), (2, "The Silver Tern carries 18 cars.")]
+    assert quotes("The Silver Tern is a ferry. It was built in 1998. [2]") == [(2, "It was built in 1998.")]
+
+
 def test_a_mark_without_a_passage_or_overlap_has_no_span():
     assert quotes("Nothing [7]. Zebra [1]. [2]") == [] and quoted_spans("Yes [1].", []) == []
 
