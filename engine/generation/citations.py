@@ -131,7 +131,7 @@ class RepetitionDetector:
 def quoted_spans(answer: str, passages: Sequence[str]) -> list[tuple[int, int, int]]:
     """Return the passage sentences that support each [n] of an answer from `cite`: (rank, start, end), in characters.
 
-    One has the largest word overlap with the sentence before the mark; words that few of the passage's sentences contain
+    One has the largest word overlap with the sentence before the mark; words that few of the passage's sentences have
     count more. Sentences before that one are found where they are quoted word for word. Marks without a passage or
     overlap are left out.
     """

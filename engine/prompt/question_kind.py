@@ -139,6 +139,7 @@ PART_START = rf"(?=(?:(?:{PREPOSITION}) )?(?:{QUESTION_WORD})\b)"
 NEXT_PART = re.compile(rf"(?:,? (?:and|und)|;) (?:also )?{PART_START}", re.I)
 ANY_PART = re.compile(rf"(?:,? (?:and|und)|;|,) (?:also )?{PART_START}", re.I)  # also of three: 'who, when and where'
 ONE_WORD_PART = re.compile(rf"(?:{QUESTION_WORD})\?", re.I)
+ASKS = re.compile(rf"\b(?:{QUESTION_WORD})\b|^(?:{AUXILIARY}|{REQUEST})\b", re.I)
 
 
 def question_kind(question: str) -> QuestionKind:
@@ -158,12 +159,14 @@ def split_parts(question: str) -> list[str]:
     """
     split = ANY_PART if NEXT_PART.search(question) else NEXT_PART
     parts = [f"{part.strip(' ,;?.')}?" for part in split.split(question.strip())]
+    if len(parts) > 1 and not ASKS.search(parts[0]):  # 'Leaving the rent aside, what ...'
+        parts[:2] = [f"{parts[0][:-1]}, {parts[1]}"]
     if len(parts) > 1 and ONE_WORD_PART.fullmatch(parts[0]):  # 'When and where is it?'
         parts[0] = f"{parts[0][:-1]} {parts[1].partition(' ')[2]}"
     if len(parts) == 1 or len(parts[0].split()) < 2:
         return [question.strip()]
     for i, part in enumerate(parts[1:], start=1):
-        if ONE_WORD_PART.fullmatch(part):
+        if ONE_WORD_PART.fullmatch(part) and ASKS.match(parts[i - 1]):
             parts[i] = f"{part[:-1]} {parts[i - 1].partition(' ')[2]}"
         elif needs_context(part):
             parts[i] = f"{parts[i - 1]} {part}"

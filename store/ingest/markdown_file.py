@@ -52,7 +52,8 @@ def _convert(lines: list[str]) -> Iterator[str]:
             end = index + 1
             while end < len(lines) and "|" in lines[end]:
                 end += 1
-            yield format_table([_cells(row) for row in [line, *lines[index + 1 : end]]], has_header=True)
+            header = _cells(line)
+            yield format_table([header, *map(_cells, lines[index + 1 : end])], has_header=any(header))
             index = end
         elif (underline := UNDERLINE.match(below)) and not NO_TITLE.match(line):
             yield f"{'#' if underline[1][0] == '=' else '##'} {line.strip()}"

@@ -61,6 +61,20 @@ def test_blank_rows_and_columns_are_left_out_and_bars_and_line_ends_replaced():
     assert format_table([["", ""], []]) == ""
 
 
+@pytest.mark.parametrize(
+    ("first", "has_header"),
+    [
+        (["Course office", "Ada Ray", "room 0.07, ext. -20", "Mon 8:00-12:00"], False),  # the room of a first person
+        (["Advice", "Ada Ray", "Hall", "Mon 8:00-12:00"], False),
+        (["", "8:00-9:30", "9:45-11:15", "13:00-14:30"], True),  # of a timetable
+        (["Site", "Manager", "Room 2024", "Hours"], True),
+    ],
+)
+def test_a_first_row_of_the_same_kind_as_the_others_is_no_header(first, has_header):
+    others = [["Accounts", "Bo Lee", "room 1.12, ext. -34", "Tue"], ["Residence", "Cy Poe", "Hall A, ext. -51", "Wed"]]
+    assert format_table([first, *others]).startswith(f"| {first[0]} | ") != has_header
+
+
 @given(st.lists(st.tuples(st.sampled_from(["", "Weight", "In 2023"]), st.text("ab 1,.€-", min_size=1)), min_size=1))
 def test_a_row_is_parsed_as_it_was_written(cells):
     cells = [(name, value.strip()) for name, value in cells if value.strip()]

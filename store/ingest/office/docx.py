@@ -24,6 +24,7 @@ from store.limits import Limits
 DOCUMENT, NUMBERING, STYLES = "word/document.xml", "word/numbering.xml", "word/styles.xml"
 MAX_PREPARED_BYTES = 50 * 2**20  # of document.xml; a longer one is read as it is
 HIDDEN = "Hidden text was left out."
+BLOCKS = ("p", "ol", "ul", "table")
 TITLE_STYLE = "p[style-name='Title'] => h1.title:fresh"
 
 
@@ -77,8 +78,14 @@ def _prepare(data: bytes) -> tuple[bytes, str, str]:
 
 
 def _mark_notes(soup: BeautifulSoup) -> None:
-    """Write footnotes with the label of their references, '[1]', instead of links back to these."""
+    """Write notes with the label of their references, '[1]', below the block that refers to them, not at the end."""
     for link in soup.select("a[href^='#footnote-ref-'], a[href^='#endnote-ref-']"):
         link.decompose()
-    for index, note in enumerate(soup.select("li[id^='footnote-'], li[id^='endnote-']"), start=1):
-        note.insert(0, f"{LABEL_START}[{index}]{LABEL_END}")
+    notes = soup.select("li[id^='footnote-'], li[id^='endnote-']")
+    for index, note in reversed(list(enumerate(notes, start=1))):
+        link = soup.find(id=str(note["id"]).replace("note-", "note-ref-"))
+        blocks = link.find_parents(BLOCKS) if link else []
+        (note.p or note).insert(0, f"{LABEL_START}[{index}]{LABEL_END}")
+        if blocks:
+            note.name = "div"
+            blocks[-1].insert_after(note.extract())

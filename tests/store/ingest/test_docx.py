@@ -50,7 +50,8 @@ def test_list_items_keep_the_numbers_that_word_shows():
 def test_footnotes_have_the_label_of_their_reference():
     note = f'<w:footnotes {W}><w:footnote w:id="1">{paragraph("Net of tax.")}</w:footnote></w:footnotes>'
     body = '<w:p><w:r><w:t>Rent</w:t></w:r><w:r><w:footnoteReference w:id="1"/></w:r></w:p>'
-    assert parse(docx(body, extra={"word/footnotes.xml": note}), "a.docx").text == "Rent[1]\n\n[1] Net of tax."
+    text = parse(docx(body + paragraph("Deposit"), extra={"word/footnotes.xml": note}), "a.docx").text
+    assert text == "Rent[1]\n\n[1] Net of tax.\n\nDeposit"  # below the paragraph that refers to it
 
 
 def test_merged_cells_of_a_word_table_are_repeated():

@@ -23,6 +23,10 @@ def test_a_table_without_outer_pipes_ends_at_a_line_without_pipes():
     assert text_of("a | b\n--|--\n1 | 2\nend") == "| a: 1 | b: 2 |\nend"
 
 
+def test_a_table_whose_header_is_blank_has_none():
+    assert text_of("| | |\n|--|--|\n| Date | 22 May |\n| Chair | Ada |") == "| Date: 22 May |\n| Chair: Ada |"
+
+
 def test_line_breaks_in_cells_are_spaces_and_indented_code_is_no_table():
     assert text_of("| Name | Note |\n|--|--|\n| Ann<br>Bo | x |") == "| Name: Ann Bo | Note: x |"
     code = "text\n\n    code | with\n    --|--\n    1 | 2"
