@@ -18,7 +18,7 @@ NUMBER_SIGN = re.compile(
 )  # 'No. 5', but not 'No. It is not.'
 NON_ENDS = (ABBREVIATION, INNER_ABBREVIATION, NUMBER_SIGN, ORDINAL)
 UNSPACED_SCRIPTS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"  # Chinese and Japanese: no spaces between words
-WORD = re.compile(rf"\d+(?:[.,]\d+)*|[{UNSPACED_SCRIPTS}]|[^\W{UNSPACED_SCRIPTS}]+")
+WORD = re.compile(rf"\d+(?:[.,]\d+)*|[{UNSPACED_SCRIPTS}]|[^\W_{UNSPACED_SCRIPTS}]+")
 
 
 def split_sentences(text: str) -> list[str]:

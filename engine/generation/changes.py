@@ -8,7 +8,7 @@ from itertools import groupby
 from engine.generation.quotes import format_quotes
 from engine.prompt.answer_type import NUMBER_WORD
 from engine.prompt.followups import STOP_WORD
-from engine.prompt.tables.differences import difference
+from engine.prompt.tables.differences import difference, difference_of_rows
 from engine.request import Quote
 from store.markdown import parse_row
 
@@ -56,8 +56,9 @@ def describe_comparison(question: str, quotes: Sequence[Quote]) -> str:
     if len({quote.document for quote in quotes}) == len(quotes) == 2:
         change = describe_change(*(quote.text for quote in quotes))
         return f"{change}\n" if change else ""
-    row = parse_row(quotes[0].text) if len(quotes) == 1 else None
-    found = difference(question, row) if row else ""
+    rows = [row for quote in quotes if (row := parse_row(quote.text))]
+    found = difference_of_rows(question, *rows) if len(rows) == len(quotes) == 2 else ""
+    found = difference(question, rows[0]) if len(rows) == len(quotes) == 1 else found
     return f"{found}:\n" if found else ""
 
 

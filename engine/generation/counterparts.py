@@ -5,6 +5,8 @@ from itertools import chain
 
 from engine.generation.ranking import MAX_EMBEDDED_UNITS, UnitRanker
 from engine.generation.tables import Tables
+from engine.prompt.editions import FORMER
+from engine.prompt.followups import YEAR
 from engine.prompt.named_documents import split_topic
 from engine.prompt.overlap import content_stems, stem
 from engine.prompt.pack import PreparedPrompt
@@ -30,7 +32,8 @@ class Counterparts:
         if units and len(rows) == 1 and not tables.row(units[0]):  # the best sentence names no row
             rows = self.versions(rows[0])
         if len(rows) > 1 and not several:
-            return rows
+            pairs = [self._pair(row) for row in rows] if self._compares_editions else []
+            return list(dict.fromkeys(chain.from_iterable(pairs))) if pairs and all(pairs) else rows
         if units and several:
             return self.best_of_each(units[0], several)
         if units and (pair := self.versions(units[0])):
@@ -63,6 +66,13 @@ class Counterparts:
             unit = self._counterpart(best, {document}) or next(about, None)
             units += [unit] if unit else []
         return units
+
+    @property
+    def _compares_editions(self) -> bool:
+        """Whether the question is about two editions, and the passages are of two or more documents."""
+        question = self._prepared.original_question
+        is_asked = FORMER.search(question) or len(set(YEAR.findall(question))) > 1
+        return bool(is_asked) and len(set(self._documents)) > 1
 
     def _pair(self, best: Unit) -> list[Unit]:
         counterpart = self._counterpart(best, set(self._documents))

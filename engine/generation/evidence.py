@@ -351,13 +351,16 @@ class Evidence:
         return next(filter(None, attempts), self.closest()[:1])
 
     def _announced(self) -> list[Quote]:
-        """Return the list below the best quote, if that ends with a colon; it with its table, if it is a caption."""
+        """Return the list or lines below the best quote, if that ends with a colon; it with its table, if a caption."""
         if self._best is None or (rows := self._ranker.rows_below(self._best)[:MAX_SECTION_UNITS]):
             return self._quotes([self._best, *rows]) if self._best else []
         if not self._ranker.text(self._best).endswith(":"):
             return []
-        below = self._ranker.units[self._ranker.units.index(self._best) + 1 :][:1]
-        return [self._quote_at(b.passage, b.block.start, b.block.end) for b in below if b.block.kind == "list"]
+        below = self._ranker.units[self._ranker.units.index(self._best) + 1 :][:2]
+        is_list = bool(below) and (
+            below[0].block.kind == "list" or below[0].block == below[-1].block != self._best.block
+        )
+        return [self._quote_at(b.passage, b.block.start, b.block.end) for b in below[:1] if is_list]
 
     def _best_list(self) -> list[Quote]:
         """Return the list, or the paragraph with a procedure, that most likely answers; none if something else does."""
@@ -385,6 +388,8 @@ class Evidence:
 
     def _comparison(self) -> list[Quote]:
         """Return the quotes that a comparison is answered with, those of one document after the other."""
+        if not self._parts and not self._several and (announced := self._announced()):
+            return announced
         units = self._best_of_parts() if self._parts else self._counterparts.compared(self._tables, self._several)
         return sorted(self._quotes(units), key=lambda quote: (quote.document, quote.rank))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from operator import attrgetter, itemgetter
+from operator import add, attrgetter, itemgetter
 
 from engine.generation.document_questions import answers_to_questions, is_question
 from engine.generation.section import SENTENCE_END
@@ -38,6 +38,7 @@ OTHER_DOCUMENT_PENALTY = 3.0  # nats for a quote that answers a later part of a 
 RANK_PENALTY = 0.4  # nats per passage before it
 MIN_PROBABILITY = 1e-6  # of a unit; lower ones are clipped
 MIN_VERSION_SIMILARITY = 0.6  # cosine between the sentences of two documents that are compared
+SAME_HEADING = 0.15  # of that cosine, for two below the same heading
 MAX_EMBEDDED_UNITS = 16  # that are ranked by more than words and probability
 ONE_WORD = re.compile(r"\W*[^\W\d_]+\W*")
 MAX_GAP = 5.0  # nats between the best unit and another that may answer instead
@@ -231,7 +232,10 @@ class UnitRanker:
     def other_version(self, unit: Unit, others: Sequence[Unit]) -> Unit | None:
         """Return the most similar one of other units, if it may be a version of the same sentence."""
         cosines = self.cosines(self.text(unit), [self.text(other) for other in others])
-        cosine, index = max(zip(cosines, range(len(others)), strict=True), default=(0.0, 0))
+        is_below = [
+            SAME_HEADING * bool(self.headings[unit] and self.headings[unit] == self.headings[other]) for other in others
+        ]
+        cosine, index = max(zip(map(add, cosines, is_below), range(len(others)), strict=True), default=(0.0, 0))
         return others[index] if cosine >= MIN_VERSION_SIMILARITY else None
 
     def overlaps(self, question: str) -> dict[Unit, float]:

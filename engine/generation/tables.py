@@ -9,7 +9,7 @@ from engine.generation.quotes import CELL
 from engine.generation.ranking import UnitRanker
 from engine.prompt.overlap import content_stems
 from engine.prompt.pack import PreparedPrompt
-from engine.prompt.tables.amounts import numbers
+from engine.prompt.tables.amounts import codes, numbers
 from engine.prompt.tables.columns import Cells, requested_header
 from engine.prompt.tables.conditions import conditions, rows_that_meet
 from engine.prompt.tables.strict import NAME_HEADER, listed_by_conditions
@@ -116,7 +116,7 @@ class Tables:
         return rows if likely and len(rows) > 1 and likely[0] in self.rows_with(rows[0]) else []
 
     def compared_rows(self, likely: Sequence[Unit]) -> list[Unit]:
-        """Return the rows that a question names by words which no other row of their table has at its beginning."""
+        """Return the rows that a question names by codes, or by words which no other row of their table begins with."""
         asked = {stem for stem in content_stems(self._question) if not stem.isdecimal()}
         found = list[Unit]()
         for units in self._tables(likely):
@@ -124,7 +124,10 @@ class Tables:
             names = [content_stems(" ".join(each[:1])) for each in values]
             counts = Counter(chain.from_iterable(names))
             own = [{stem for stem in name & asked if counts[stem] == 1} for name in names]
+            wanted = codes(self._question)
+            with_code = [unit for unit in units if wanted & codes(self.row(unit)[0][1])]
             named = [unit for unit, stems in zip(units, own, strict=True) if stems]
+            named = with_code if len(with_code) > 1 else named
             if len(found) < len(named) <= MAX_COMPARED_ROWS:
                 found = named
         return found

@@ -5,7 +5,7 @@ is then read beside the same part of the other edition.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from engine.prompt.editions import EDITION, edition_of
@@ -41,6 +41,7 @@ NO_TOPIC = re.compile(  # words of a question about all changes, besides those o
 )
 BRACKETS = re.compile(r"\([^)]*\)")
 MAX_CHUNKS = 300  # of an edition whose passages are compared with those of another
+MIN_SHORT = 4  # letters of the short form of a word
 MIN_SIMILARITY = 0.2  # of the words of two passages that are the same part of two editions
 
 
@@ -65,7 +66,9 @@ def compare_editions(finder: Finder, request: Request) -> DocumentChanges | None
         return None
     old, new = pairs[0]
     change_words = REMOVED.sub(" ", NEW.sub(" ", ADDED.sub(" ", MAIN.sub(" ", question))))
-    topic = {word for word in topic_of(change_words, f"{old.name} {new.name}") if not NO_TOPIC.fullmatch(word)}
+    names = name_words(old) | name_words(new)
+    topic = topic_of(change_words, f"{old.name} {new.name}")
+    topic = {word for word in topic if not NO_TOPIC.fullmatch(word) and not _is_short_for(names, word)}
     if topic and not is_one_sided:
         return None
     before, after = (_units(finder, document) for document in (old, new))
@@ -115,6 +118,11 @@ def _is_named(question: str, pair: Sequence[Document]) -> bool:
     has_kind = asked or re.search(rf"\b{EDITION}\b", question, re.I)
     years = {edition_of(document.name)[1] for document in pair}
     return not asked - years and (bool(shared and has_kind) or ("" not in years and years <= asked))
+
+
+def _is_short_for(names: Set[str], word: str) -> bool:
+    """Return whether a name has the start of a word: 'exam' for 'examination'."""
+    return any(len(name) >= MIN_SHORT and word.startswith(name) for name in names)
 
 
 def _units(finder: Finder, document: Document) -> list[LocatedUnit]:

@@ -17,11 +17,13 @@ CURRENT = re.compile(
     re.I,
 )
 EDITION = (
-    r"(?:versions?|editions?|polic(?:y|ies)|rules?|agreement|contract|terms|guidelines?|handbook"
-    r"|Fassung|Regeln?|Richtlinie|Ordnung|Vertrag)"
+    r"(?:versions?|editions?|polic(?:y|ies)|rules?|regulations?|by-?laws|statutes?|agreement|contract|terms|conditions"
+    r"|guidelines?|handbook|catalogue|price ?list|tariff|Fassung|Regeln?|Richtlinie|\w*ordnung|Satzung|Vertrag|Bedingungen"
+    r"|Preisliste)"
 )
 FORMER = re.compile(
     rf"\b(?:old(?:er)?|previous|former|earlier|alte[mnrs]?|vorige\w*|bisherige\w*) (?:[\w()]+ )?{EDITION}\b"
+    rf"|\bold (?:vs\.?|versus|and|or) new\b|\bnew (?:vs\.?|versus|and|or) old\b"
     r"|\b(?:previously|formerly|back then|fr\u00fcher\w*|bisher)\b",
     re.I,
 )

@@ -81,7 +81,7 @@ PATTERNS = {  # the first that matches decides
     QuestionKind.COMPARISON: _any(
         r"\bcompar|\bdiffer|\bversus\b|\bvs\b|\bchang\w+ (?:between|from|since|in)\b",
         r"\b(?:has|have|had|did|was|were) (?!.*\bto be chang).+ chang|\bwhat(?:'s| has| is)? (?:changed|new)\b",
-        r"\bthan (?:under|in|before)\b",
+        r"\bthan (?:under|in|before)\b|\bhow much (?:more|less|\w{2,}er)\b.* than\b|\bwie ?viel \w{3,}er\b.* als\b",
         r"\b(?:19|20)\d\d\b.* (?:and|or|to|than|vs|und|oder|auf|als) .*\b(?:19|20)\d\d\b",
         r"\b(?:newer|new|current)\b.* (?:and|or|than|to|as) .*\bold(?:er)?\b",
         r"\bold(?:er)?\b.* (?:and|or|than|to|as) .*\bnew",
@@ -99,7 +99,8 @@ PATTERNS = {  # the first that matches decides
         r"\bschritt(?:e|weise)?\b|\bder reihe nach\b|\banleitung\b",
     ),
     QuestionKind.LIST: _any(
-        r"^(?:list|name|enumerate|nenne?n?|aufz\u00e4hl)\b|\b(?:list|name) (?:all|every|the)",
+        r"^(?:list|name|enumerate|nenne?n?|aufz\u00e4hl)\b|\b(?:list|name) (?:all|every|the)"
+        r"|^(?:the )?names of (?:all|the|our|every)\b",
         r"\bwhat \w+s (?:are|were|do|does|did|can|may|must)\b",
         r"\bwhat (?:are|were) (?:all )?(?:the|its|their|our)? ?(?:\w+ )*\w+s\b",
         rf"(?<!between )\bwhich (?:of (?:the|these|those|my|our|your|its) )?(?:[\w-]+ ){{0,2}}{PLURAL} {PLURAL_VERB}\b",

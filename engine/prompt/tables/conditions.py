@@ -5,7 +5,7 @@ understand leaves no rows, rather than wrong ones.
 """
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain
@@ -26,7 +26,7 @@ from engine.prompt.tables.compared_columns import ComparedColumns, find_compared
 from engine.prompt.tables.dates import DATE, are_day_first, date_tests, full_date
 from engine.prompt.tables.limits import Limit, find_limits, without_limits
 from engine.prompt.tables.wording import HOW_MUCH, has_forms, has_words, in_table_words, is_form
-from engine.prompt.tables.yes_no import YES_OR_NO, denies, said_column, says_yes
+from engine.prompt.tables.yes_no import YES_OR_NO, denies, said_column, said_word, says_yes
 from engine.text import WORD, split_words
 
 EXCLUDED = re.compile(r"(?:\b(?:not|never|nicht)|n['\u2019]t) (?:(?:the|those|yet|been|die|noch) )*(\w+)", re.I)
@@ -66,6 +66,8 @@ ALL_ROWS = re.compile(
 )
 MAX_LIMITS = 8  # or dates in a question; each is looked for in all rows
 MAX_VALUE_WORDS = 4  # after 'not'
+NAME_VALUE = re.compile(r"[A-Z\u00c4\u00d6\u00dc\d]\S*(?: [A-Z\u00c4\u00d6\u00dc\d&]\S*){1,3}")  # of several words
+MIN_SHARED = 2  # rows with a name that a part of it names
 UNIT_HEADER = re.compile(r"units?|unit of measure|currency|einheit|w\u00e4hrung", re.I)
 STATE_DATE = re.compile(r"birth|born|geb(?:urt|oren)|best before|expir|valid|until|g\u00fcltig|\bbis\b|ablauf", re.I)
 BIRTH_DATE = re.compile(r"birth|born|geb(?:urt|oren)", re.I)
@@ -124,19 +126,27 @@ def conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
     others = WORD.sub(lambda match: "" if match[0].lower() in named else match[0], FREE_OF_CHARGE.sub("", rest))
     understood = content_stems(" ".join(named))
     header = said_column(question, rows, is_strict=True)
-    denial = re.search(rf"{DENIED} {re.escape(header)}\b", others, re.I) if header else None
+    said = said_word(header, rows) if header else ""
+    denial = re.search(rf"{DENIED} {re.escape(said)}\b", others, re.I) if header else None
     others = others.replace(denial[0], " ") if denial else others
     if found and UNCLEAR.search(others):
         return None
     if header:
         is_unclear = denies(others, header) and bool(found or denial)  # what is denied?
-        if is_unclear or understood & content_stems(header):  # or which column is meant?
+        if is_unclear or understood & content_stems(said):  # or which column is meant?
             return None
         is_no = bool(denial) or denies(others, header)
-        found.append(Condition(header, "no" if is_no else "yes", _says_no if is_no else says_yes, header, is_no))
-        understood |= content_stems(header)
+        has_date = any(each.header == header for each in found)  # 'paid in March'
+        if has_date and is_no:
+            return None
+        if not has_date:
+            found.append(Condition(header, "no" if is_no else "yes", _says_no if is_no else says_yes, said, is_no))
+        understood |= content_stems(said)
     if not set(map(stem, EXCLUDED.findall(rest.lower()))) <= understood | _left_out(values, rows):
         return None
+    parts = _parts_of_names(rest, rows, understood)
+    found += parts
+    understood |= content_stems(" ".join(each.words for each in parts))
     for name in NAME.findall(rest):
         if stem(name.lower()) not in understood and (holders := _columns_with(name, rows)):
             if len(holders) > 1:
@@ -239,6 +249,25 @@ def _named(
         seen |= words if named and not exact else set()
         stems = content_stems(text)
     return found
+
+
+def _parts_of_names(question: str, rows: Sequence[Cells], understood: Set[str]) -> list[Condition]:
+    """Return the conditions of words that are part of one name, which several rows have: 'osei' of 'Ann Osei'."""
+    known = understood | content_stems(" ".join({header for row in rows for header, _ in row}))
+    words = {stem(word): word for word in split_words(question) if content_stems(word) and word.isalpha()}
+    counts = Counter(cell for row in rows for cell in row if NAME_VALUE.fullmatch(cell[1]))
+    holders = defaultdict[str, list[tuple[str, str]]](list)
+    for header, value in counts:
+        for each in content_stems(value) & words.keys() - known:
+            holders[each].append((header, value))
+    named = {each: cells[0] for each, cells in holders.items() if len(cells) == 1 and counts[cells[0]] >= MIN_SHARED}
+    return [
+        Condition(
+            header, value, _is_in(frozenset([value])), " ".join(words[each] for each in named if named[each] == cell)
+        )
+        for cell in dict.fromkeys(named.values())
+        for header, value in [cell]
+    ]
 
 
 def _columns_with(name: str, rows: Sequence[Cells]) -> list[str]:

@@ -41,16 +41,16 @@ BETWEEN_DATES = re.compile(
 PERIOD = re.compile(
     r"\b(?:between|from|zwischen|vo[mn])\b.* (?:to|till|until|and|bis(?: zum)?|und) |\d ?[-\u2013] ?\d", re.I
 )
-QUARTER = re.compile(
-    r"\b(?:the )?(?:q(?P<q>[1-4])|(?:(?P<n1>1st|1\.|first|erste[nms]?)|(?P<n2>2nd|2\.|second|zweite[nms]?)"
-    r"|(?P<n3>3rd|3\.|third|dritte[nms]?)|(?P<n4>4th|4\.|fourth|vierte[nms]?)) (?:quarter|quartal))\b"
+PART_OF_YEAR = re.compile(
+    r"\b(?:the )?(?:(?P<short>q[1-4]|h[12])|(?:(?P<n1>1st|1\.|first|erste[nms]?)|(?P<n2>2nd|2\.|second|zweite[nms]?))"
+    r" (?:quarter|quartal|(?P<half>half|halbjahr))"
+    r"|(?:(?P<n3>3rd|3\.|third|dritte[nms]?)|(?P<n4>4th|4\.|fourth|vierte[nms]?)) (?:quarter|quartal))\b"
     r"(?:(?: of|,)? (?P<year>(?:19|20)\d\d)\b)?",
     re.I,
 )
 SLASHES = re.compile(r"(\d\d?)/(\d\d?)/(?:19|20)\d\d\b")
 MAX_RELATION_CHARS = 40  # before a date
 MONTHS_PER_YEAR = 12
-MONTHS_PER_QUARTER = 3
 
 Date = tuple[int | None, int | None, int | None]  # year, month and day; None: any
 
@@ -110,16 +110,20 @@ def _dates_of(question: str) -> Iterator[re.Match[str]]:
 
 
 def _periods(question: str) -> Iterator[tuple[int, int, Date, Date]]:
-    """Yield where a question has a date, a quarter or a period between two dates, and its first and last date.
+    """Yield where a question has a date, a quarter, a half or a period between two dates, and its first and last date.
 
     The year of a period's last date is that of its first too.
     """
-    quarters = list(QUARTER.finditer(question))
-    for match in quarters:
-        number = int(match["q"] or next(n for n in range(1, 5) if match[f"n{n}"]))
-        year, end = _number(match["year"]), number * MONTHS_PER_QUARTER
-        yield match.start(), match.end(), (year, end - MONTHS_PER_QUARTER + 1, None), (year, end, None)
-    dates = [each for each in _dates_of(question) if not any(q.start() <= each.start() < q.end() for q in quarters)]
+    parts = list(PART_OF_YEAR.finditer(question))
+    for match in parts:
+        short = match["short"] or ""
+        number = int(short[1:] or next(n for n in range(1, 5) if match[f"n{n}"]))
+        months = MONTHS_PER_YEAR // (2 if match["half"] or short[:1].lower() == "h" else 4)
+        year, end = _number(match["year"]), number * months
+        yield match.start(), match.end(), (year, end - months + 1, None), (year, end, None)
+    dates = [
+        each for each in _dates_of(question) if not any(part.start() <= each.start() < part.end() for part in parts)
+    ]
     while dates:
         first = dates.pop(0)
         start, end = first.start(), first.end()

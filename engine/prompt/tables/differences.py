@@ -7,6 +7,7 @@ from engine.prompt.overlap import content_stems, content_words
 from engine.prompt.tables.amounts import are_comparable, cell_number
 from engine.prompt.tables.columns import Cells
 from engine.prompt.tables.totals import format_number
+from engine.prompt.tables.wording import has_words
 
 ASKS_HOW_MUCH = re.compile(
     r"\b(?:how (?:much|many)|(?:um )?wie ?viel\w*)\b|\b(?:what|was) (?:is|was|were|ist|war) (?:the|der|die) "
@@ -20,12 +21,35 @@ DIFFERENCE = re.compile(
     r"|gesunken|gewachsen|stieg|sank)\b",
     re.I,
 )
+ROWS_APART = re.compile(  # how much, in the unit of the column
+    r"\bhow (?:much|many)(?: \w+)? (?:more|less|fewer|\w{2,}er)\b(?!.*\b(?:per ?cent|times)\b|.*%).*\bthan\b"
+    r"|\bwie ?viel (?:mehr|weniger|\w{2,}er)\b.*\bals\b",
+    re.I,
+)
 OTHER = re.compile(  # shares, factors, changes a year, reasons
     r"%|\b(?:per ?cent\w*|prozent\w*|rate|factor|faktor|(?:two|three|four|five|ten|many)[- ]?fold"
     r"|(?:zwei|drei|vier|f\u00fcnf|zehn)fach\w*|ratio|times|multiple|annual\w*|average|each|every|per|(?-i:pro)|why|who|which|warum"
     r"|wer|welche\w*)\b",
     re.I,
 )
+
+
+def difference_of_rows(question: str, one: Cells, other: Cells) -> str:
+    """Return how far two rows are apart in the column that a question names; '' if that is unclear or not asked."""
+    if not ROWS_APART.search(question):
+        return ""
+    values, words = dict(other), content_stems(question)
+    shared = [(header, value, values[header]) for header, value in one[1:] if header in values]
+    columns = [each for each in shared if has_words(question, each[0])]
+    columns = columns or [each for each in shared if content_stems(each[0]) & words]
+    if len(columns) != 1 or not are_comparable(columns[0][1:]):
+        return ""
+    header, *texts = columns[0]
+    first, last = map(cell_number, texts)
+    if first is None or last is None:
+        return ""
+    names = f"{one[0][1]}: {texts[0]}, {other[0][1]}: {texts[1]}"
+    return f"{header}: {format_number(abs(last - first), [one, other], header)} ({names})"
 
 
 def difference(question: str, row: Cells) -> str:

@@ -12,7 +12,7 @@ from engine.prompt.tables.columns import PERSON_HEADER, Cells, requested_header
 from engine.prompt.tables.conditions import ALL_ROWS, EXCLUDED, Condition, conditions, rows_that_meet, without
 from engine.prompt.tables.wording import in_table_words, is_form
 
-NAME_HEADER = re.compile(rf"{PERSON_HEADER.pattern}|id|no|nr|nummer|number|#", re.I)
+NAME_HEADER = re.compile(rf"{PERSON_HEADER.pattern}|(?:\w+[ _])?(?:id|no|nr|nummer|number|code)\W*|#", re.I)
 PEOPLE = {"employees", "people", "persons", "staff", "team", "members", "colleagues", "workers"}
 PEOPLE |= {"mitarbeiter", "personal", "personen", "leute", "mitglieder"}
 PERSONAL = re.compile(  # about the user, or about what may be, which no table says
@@ -22,7 +22,8 @@ PERSONAL = re.compile(  # about the user, or about what may be, which no table s
 UMLAUTS = str.maketrans("\u00e4\u00f6\u00fc", "aou")
 VERB_ENDING = re.compile(r"s|e?d|er|ing|en?|t")
 ALL = re.compile(
-    r"\b(?:there|in (?:total|all)|altogether|overall|(?:listed )?in (?:the|this) (?:list|table|file)|insgesamt|stehen"
+    r"\b(?:according to the (?:\w+ )?(?:list|table|file|sheet|register)|there|in (?:total|all)|altogether|overall"
+    r"|(?:listed )?in (?:the|this) (?:list|table|file)|insgesamt|stehen"
     r"|in der (?:liste|tabelle|datei))\b",
     re.I,
 )
@@ -34,7 +35,7 @@ MEAN = re.compile(r"\b(?:on average|average|the mean|durchschnitt\w*|im (?:schni
 SAYS_WHICH = re.compile(r"\b(?:old|big|long|far|often|year|day|date|time|place|part|kind|sort|more|per|lange)\b", re.I)
 EMPTY_WORD = re.compile(
     r"\b(?:all|c[oa]me|ma[dk]e|g[eo]t|issued|dated?|received?|works?|working|here|placed?|book(?:ed)?|record(?:ed)?"
-    r"|list(?:ed)?|mark(?:ed)?|tied|up|us|went|go|during|still|currently"
+    r"|list(?:ed)?|mark(?:ed)?|tied|h[eo]ld|led|keep|kept|up|out|us|went|go|during|still|currently"
     r"|right now|now|at (?:the moment|present)|noch|gab|liegt|liegen|arbeiten|arbeitet"
     r"|alle[nrs]?|eintr\u00e4ge?|eintrag|gemacht|erfasst|gebucht|verbucht|eingegangen|w\u00e4hrend|hat|hatten?)\b",
     re.I,

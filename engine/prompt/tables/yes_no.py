@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from engine.prompt.overlap import content_stems
 from engine.prompt.tables.columns import Cells, data_rows
+from engine.prompt.tables.dates import full_date
 
 NEGATION = re.compile(
     r"\b(?:not|no(?:ne|body|thing)?|never|cannot|excluded|prohibited|forbidden|refused|declined|closed|non-\w+)\b"
@@ -12,6 +13,11 @@ NEGATION = re.compile(
     re.I,
 )
 YES = re.compile(r"(?:yes|ja|x|\u2713|\u2714)\b.*|[x\u2713\u2714]", re.I)
+DONE = re.compile(  # of a column of dates: 'Paid on', 'date_returned'
+    r"(?<![^\W_])(?:\w{2,}[^\W_]ed|paid|sent|sold|done|given|taken|(?:be|ge|aus)zahlt|(?:aus|ein)?ge\w+t|erledigt"
+    r"|zur\u00fcck\w*)(?![^\W_])",
+    re.I,
+)
 YES_OR_NO = re.compile(rf"{YES.pattern}|(?:no|nein)\b.*|[-\u2013\u2014]|", re.I)
 
 
@@ -37,8 +43,16 @@ def said_rows(question: str, rows: Sequence[Cells], is_strict: bool = False) -> 
 
 
 def says_yes(value: str) -> bool:
-    """Return whether a cell says yes, or has a mark."""
-    return bool(YES.fullmatch(value))
+    """Return whether a cell says yes, or has a mark, or the date when something was done."""
+    return bool(YES.fullmatch(value) or full_date(value))
+
+
+def said_word(header: str, rows: Sequence[Cells]) -> str:
+    """Return what a column of yes and no says: 'paid' of dates in 'Paid on', which some rows lack; else its header."""
+    values = [dict(row).get(header, "") for _, row in data_rows(rows)]
+    done = DONE.search(header.replace("_", " "))
+    is_of_dates = any(values) and not all(values) and all(full_date(value) for value in values if value)
+    return done[0] if done and is_of_dates else header
 
 
 def said_column(question: str, rows: Sequence[Cells], is_strict: bool = False) -> str | None:
@@ -48,14 +62,15 @@ def said_column(question: str, rows: Sequence[Cells], is_strict: bool = False) -
     """
     stems, columns = content_stems(question), dict[str, int]()
     for header in dict.fromkeys(header for row in rows for header, _ in row[1:]):
-        words = content_stems(header)
+        word = said_word(header, rows)
+        words = content_stems(word)
         shared = sum(  # 'laden' in 'Ladeplatz'
             word in stems if is_strict else any(word[:4] == other[:4] for other in stems) for word in words
         )
         if NEGATION.search(header) and header.lower() not in question.lower():
             continue
         values = [dict(row).get(header, "") for row in rows]
-        is_said = all(map(YES_OR_NO.fullmatch, values)) and any(map(says_yes, values))
+        is_said = (word != header or all(map(YES_OR_NO.fullmatch, values))) and any(map(says_yes, values))
         if is_said and shared >= (len(words) if is_strict else 1) and words:
             columns[header] = shared
     named = [header for header, shared in columns.items() if shared == max(columns.values())]
