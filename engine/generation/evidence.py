@@ -8,7 +8,7 @@ embeddings that question and passage share, and the blocks of the text (store.ma
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from operator import attrgetter, itemgetter, mul
@@ -22,8 +22,8 @@ from engine.generation.confidence import SUMMARY_CONFIDENCE, Confidence, quote_c
 from engine.generation.counterparts import Counterparts
 from engine.generation.document_questions import MAX_ANSWER_UNITS, answers_to_questions, find_answered_question
 from engine.generation.labelled import find_labelled
-from engine.generation.lists import enumerates, judged_lists, likely_list, points_elsewhere
-from engine.generation.quotes import format_quotes, format_unit, other_quotes, whole_words, with_unit
+from engine.generation.lists import announced, enumerates, judged_lists, likely_list, points_elsewhere
+from engine.generation.quotes import Candidate, format_quotes, format_unit, other_quotes, whole_words, with_unit
 from engine.generation.ranking import (
     MAX_EMBEDDED_UNITS,
     MIN_PROBABILITY,
@@ -38,7 +38,7 @@ from engine.generation.ranking import (
 from engine.generation.section import KINDS as SECTION_KINDS
 from engine.generation.section import MAX_SECTION_UNITS, Section, find_section, find_titled_section
 from engine.generation.span_scorer import Span, SpanScorer, SpanScores
-from engine.generation.summary import summary_units
+from engine.generation.summary import format_sections, summary_units, topic_units
 from engine.generation.tables import Tables
 from engine.generation.verdict import SAID, verdict
 from engine.prompt.answer_type import PERSON, asks_for_more, expected_content, words_before
@@ -68,17 +68,6 @@ FINDERS = (find_section, find_titled_section, find_answered_question, find_label
 SURE = 0.8  # confidence in the best quote, from which on no list of another document replaces it
 TABLE_CONFIDENCE = 0.7  # at least, of what all rows of a table say in the column that the question names; not fitted
 PLURAL = re.compile(r"\b(?:are|were|have|sind|waren|haben)\b", re.I)
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A possible answer: a span of a sentence, or a cell of a table row; the chosen one may be all of either."""
-
-    text: str
-    unit: Unit
-    quote: Quote
-    score: float  # in nats: of the unit, and of the span or cell relative to others of the unit
-    highlight: str = ""  # the part of a whole sentence or row that answers
 
 
 class Evidence:
@@ -115,7 +104,7 @@ class Evidence:
         if changes or self._section.units:
             return changes or self._quotes(self._section.units)
         if self.kind is QuestionKind.SUMMARY:
-            return self._quotes(summary_units(self._prepared, self._ranker, [each.unit for each in self._ranked]))
+            return self._quotes(self._topic or summary_units(self._prepared, self._ranker))
         if self.kind is QuestionKind.COMPARISON:
             return self._comparison()
         if self._parts:
@@ -143,6 +132,8 @@ class Evidence:
         if self.kind is QuestionKind.YES_NO and self.confidence.right >= MIN_TRUSTED_CONFIDENCE:
             answer = verdict(self._prepared.original_question, [quote.text for quote in quotes])
             return answer and f"{answer}: "
+        if self.kind is QuestionKind.SUMMARY:
+            return "" if self._topic else format_sections(self._prepared)
         compares = self.kind is QuestionKind.COMPARISON
         return describe_comparison(self._prepared.original_question, quotes) if compares else ""
 
@@ -290,6 +281,10 @@ class Evidence:
             question = YEAR.sub("", question)
         return self._ranker.rank(question, self.scores)
 
+    @cached_property
+    def _topic(self) -> list[Unit]:
+        return topic_units(self._prepared, self._ranker, [each.unit for each in self._ranked])
+
     @property
     def _counterparts(self) -> Counterparts:
         return Counterparts(self._prepared, self._ranker, [each.unit for each in self._ranked])
@@ -351,16 +346,8 @@ class Evidence:
         return next(filter(None, attempts), self.closest()[:1])
 
     def _announced(self) -> list[Quote]:
-        """Return the list or lines below the best quote, if that ends with a colon; it with its table, if a caption."""
-        if self._best is None or (rows := self._ranker.rows_below(self._best)[:MAX_SECTION_UNITS]):
-            return self._quotes([self._best, *rows]) if self._best else []
-        if not self._ranker.text(self._best).endswith(":"):
-            return []
-        below = self._ranker.units[self._ranker.units.index(self._best) + 1 :][:2]
-        is_list = bool(below) and (
-            below[0].block.kind == "list" or below[0].block == below[-1].block != self._best.block
-        )
-        return [self._quote_at(b.passage, b.block.start, b.block.end) for b in below[:1] if is_list]
+        found = announced(self._ranker, self._best) if self._best else []
+        return [self._quote_at(*each) for each in found]
 
     def _best_list(self) -> list[Quote]:
         """Return the list, or the paragraph with a procedure, that most likely answers; none if something else does."""

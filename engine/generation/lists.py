@@ -7,6 +7,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from engine.generation.ranking import EXACT_WEIGHT, RankedUnit, UnitRanker, score_quote
+from engine.generation.section import MAX_SECTION_UNITS
 from engine.generation.span_scorer import SpanScores
 from engine.prompt.answer_type import EXCLUSION, expected_content
 from engine.prompt.overlap import content_stems
@@ -88,6 +89,20 @@ def likely_list(
     score, passage, block = max(lists, key=itemgetter(0))
     is_likely = (passage, block) in likely and score > ranked[0].score - MAX_LIST_DISTANCE
     return (passage, block) if is_likely else None
+
+
+def announced(ranker: UnitRanker, quote: Unit) -> list[tuple[int, int, int]]:
+    """Return where the list or lines are that a quote announces by a colon, or a caption and its rows.
+
+    Each is a passage, a start and an end.
+    """
+    if rows := ranker.rows_below(quote)[:MAX_SECTION_UNITS]:
+        return [(unit.passage, unit.start, unit.end) for unit in (quote, *rows)]
+    if not ranker.text(quote).endswith(":"):
+        return []
+    below = ranker.units[ranker.units.index(quote) + 1 :][:2]
+    is_list = bool(below) and (below[0].block.kind == "list" or below[0].block == below[-1].block != quote.block)
+    return [(each.passage, each.block.start, each.block.end) for each in below[:1] if is_list]
 
 
 def enumerates(sentence: str) -> bool:

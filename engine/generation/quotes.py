@@ -1,9 +1,11 @@
-"""Quotes from passages as the text of an answer."""
+"""Quotes from passages, and what of them is the text of an answer."""
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from engine.prompt.answer_type import SHORT_UNIT, UNIT
+from engine.prompt.units import Unit
 from engine.request import Quote
 from store.markdown import parse_row
 
@@ -27,6 +29,17 @@ PLAIN_UNIT = re.compile(  # after the number
     rf"|[kMG]?(?:W|Wh|V|J|N|Hz|Pa)|hPa|kcal|bar|psi|dB|[kMGT]B|px|EUR|GBP|USD|CHF)(?:{PER})?"
 )
 WORD_AFTER = re.compile(r"(?:-?\w|(?<=\d)[.,]\d)*")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A possible answer: a span of a sentence, or a cell of a table row; the chosen one may be all of either."""
+
+    text: str
+    unit: Unit
+    quote: Quote
+    score: float  # in nats: of the unit, and of the span or cell relative to others of the unit
+    highlight: str = ""  # the part of a whole sentence or row that answers
 
 
 def whole_words(text: str, start: int, end: int) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from engine.prompt.overlap import content_stems, content_words, stem
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.titles import parse_title
 from engine.prompt.units import Unit
+from store.german import is_german
 from store.markdown import parse_row
 
 MAX_SUMMARIZED_PASSAGES = 3
@@ -38,20 +39,16 @@ NUMBER_WEIGHT = 1.3  # of a sentence with a figure: it states a result, a date o
 LEAD_WEIGHT = 1.3  # of the first sentence of a paragraph
 
 
-def summary_units(prepared: PreparedPrompt, ranker: UnitRanker, likely: Sequence[Unit]) -> list[Unit]:
-    """Return what sums up the topic that the question names, or else the best document, in its order.
+def summary_units(prepared: PreparedPrompt, ranker: UnitRanker) -> list[Unit]:
+    """Return what sums up the best document, in its order, or all documents.
 
     Of a document these are its title, the sentences or list items that it opens with, and others of its first passages;
     of all documents, the title of each and the sentence it opens with.
-
-    likely  all quotes, the best first
     """
     hits, units = prepared.hits, ranker.units
     documents = {hit.chunk.document_id for hit in hits}
     if len(documents) > 1 and ALL_DOCUMENTS.search(prepared.original_question):
         return [unit for passage in range(len(hits)) for unit in _opening(prepared, units, passage)]
-    if topic := _topic_units(prepared, ranker, likely):
-        return topic
     passages = [i for i, hit in enumerate(hits) if hit.chunk.document_id == hits[0].chunk.document_id] or [0]
     found = [
         unit
@@ -75,11 +72,21 @@ def summary_units(prepared: PreparedPrompt, ranker: UnitRanker, likely: Sequence
     return [*_title(prepared, units, first), *(found[index] for index in sorted(chosen))]
 
 
-def _topic_units(prepared: PreparedPrompt, ranker: UnitRanker, likely: Sequence[Unit]) -> list[Unit]:
+def format_sections(prepared: PreparedPrompt) -> str:
+    """Return the line before a summary with the titles of the document's sections, or '' if these are not known."""
+    name = "Abschnitte" if any(map(is_german, prepared.texts)) else "Sections"
+    return f"{name}: {'; '.join(prepared.sections)}\n" if prepared.sections else ""
+
+
+def topic_units(prepared: PreparedPrompt, ranker: UnitRanker, likely: Sequence[Unit]) -> list[Unit]:
     """Return what is below the heading of most of the best quotes, if the question has a word of it; often none.
 
-    None if the question is about a whole document, such as a report, unless that is a section's name.
+    None if the question is about a whole document, such as a report, unless that is a section's name, or all documents.
+
+    likely  all quotes, the best first
     """
+    if ALL_DOCUMENTS.search(prepared.original_question):
+        return []
     headings = [ranker.headings[unit] for unit in likely[:MAX_TOPIC_UNITS]]
     heading, count = Counter(headings).most_common(1)[0] if headings else ("", 0)
     question, title = prepared.standalone_question, content_stems(heading)

@@ -10,9 +10,9 @@ from engine.generation.ranking import UnitRanker
 from engine.prompt.overlap import content_stems
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.tables.amounts import codes, numbers
-from engine.prompt.tables.columns import Cells, requested_header
+from engine.prompt.tables.columns import PERSON_HEADER, Cells, requested_header
 from engine.prompt.tables.conditions import conditions, rows_that_meet
-from engine.prompt.tables.strict import NAME_HEADER, listed_by_conditions
+from engine.prompt.tables.strict import listed_by_conditions
 from engine.prompt.tables.superlatives import ASKS_WHICH, SUPERLATIVE, Extreme, extreme_cell
 from engine.prompt.tables.yes_no import listed_rows, said_column, said_rows
 from engine.prompt.units import Unit
@@ -87,11 +87,11 @@ class Tables:
     def meant_rows(self) -> list[Unit]:
         """Return the rows that the question means, of those in the passages; often none.
 
-        If it asks who, they are named by their first cell, if that is below 'Name'.
+        They are named by their first cell, if that is below 'Name'.
         """
         units = {tuple(self.row(unit)): unit for unit in reversed(self._ranker.units)}
         rows = [row for row in map(tuple, self._prepared.table_rows.rows) if row in units]
-        is_name = not self._prepared.table_rows.result and all(NAME_HEADER.fullmatch(row[0][0]) for row in rows)
+        is_name = not self._prepared.table_rows.result and all(PERSON_HEADER.fullmatch(row[0][0]) for row in rows)
         return [self._name(units[row]) if is_name else units[row] for row in rows]
 
     def extreme(self, likely: Sequence[Unit]) -> tuple[Unit, Extreme] | None:

@@ -94,6 +94,11 @@ def _text_says_no(question: str, answer: str) -> bool | None:
         clause = ";".join(parts)
         if not (stems & content_stems(clause)) - content_stems(" ".join(asked)):
             return None
+    within = [part for part in parts if _is_within_limit(question, part)]
+    if len(within) == 1 and sum(_is_within_limit(question, part) is not None for part in parts) > 1:
+        if ONLY.search(within[0]) and not ONLY.search(question):
+            return None  # 'under 16 not allowed; from 16 to 18 only under supervision'
+        parts, clause = within, within[0]
     shared = [len(stems & content_stems(part)) for part in parts]
     most = max(shared)
     negative = stems & content_stems(" ".join(filter(NEGATION.search, parts)))

@@ -15,6 +15,11 @@ def _any(*patterns: str) -> re.Pattern[str]:
 
 
 LENGTH = _any(r"\bhow (?:long|quickly|soon)\b|\bwie ?lange?\b")  # of time or space
+RATE = _any(
+    r"\b(?:what|which|how (?:high|much|big)) (?:\w+ ){0,3}?(?:(?:interest|tax|vat|discount) rate|percentage)\b",
+    r"^(?:the )?(?:interest|tax|vat) rate\b",
+    r"\b(?:welche[rn]?|wie hoch (?:ist|war)(?: der)?) (?:\w+ )?(?:zins|steuer|prozent)satz\b",
+)
 REFERENCE = _any(
     r"\b(?:order|part|article|item|reference|invoice|serial|customer|registration|company) (?:number|no\.?|code)\b",
     r"\b(?:policy|account|contract|booking|passport) number\b",
@@ -128,9 +133,11 @@ NAME_OR_ROLE = re.compile(  # a word with a capital that is no function word, or
     r"|board|council|police|company|alle|jede[rn]?|niemand)\b"
 )
 NUMBER = re.compile(rf"\d|\b(?:{NUMBER_WORD})\b", re.I)
+PERCENT = re.compile(r"%|\bper ?cent\b|\bpercentage\b|\bProzent", re.I)
 ANSWERS = {  # by what asks for them; the first that matches the question decides
     EMAIL: _any_of(r"\w@\w"),
     PHONE: _any_of(r"\d[\d /-]{2,}"),
+    RATE: AnswerType(PERCENT, PERCENT, reads_header=True),
     DAY: _any_of(rf"{DATE_WORD}|\d\d?\.\d|\d{{4}}"),
     LENGTH: AnswerType(
         re.compile(WITH_UNIT, re.I),

@@ -18,8 +18,8 @@ CURRENT = re.compile(
 )
 EDITION = (
     r"(?:versions?|editions?|polic(?:y|ies)|rules?|regulations?|by-?laws|statutes?|agreement|contract|terms|conditions"
-    r"|guidelines?|handbook|catalogue|price ?list|tariff|Fassung|Regeln?|Richtlinie|\w*ordnung|Satzung|Vertrag|Bedingungen"
-    r"|Preisliste)"
+    r"|guidelines?|handbook|catalogue|price ?list|tariff|Fassung|Regeln?|Richtlinie|\w*ordnung|Satzung|Vertrag"
+    r"|Bedingungen|Preisliste)"
 )
 FORMER = re.compile(
     rf"\b(?:old(?:er)?|previous|former|earlier|alte[mnrs]?|vorige\w*|bisherige\w*) (?:[\w()]+ )?{EDITION}\b"

@@ -31,6 +31,7 @@ class PreparedPrompt:
     notes: tuple[str, ...] = ()
     num_dropped_chunks: int = 0
     changes: tuple[tuple[Quote, ...], ...] = ()  # between two documents, for a question about them
+    sections: tuple[str, ...] = ()  # titles of those of the document that a question asks to summarize
     table_rows: TableRows = NO_ROWS  # of a whole table that a question asks to list, to count or to add up
 
     @property

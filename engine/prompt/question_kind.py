@@ -115,7 +115,8 @@ PATTERNS = {  # the first that matches decides
         r"\bin (?:which|what) (?:\w+ )?(?:situations|cases|places|countries)",
         r"\bwhat (?:isn.?t|is not|is|are|aren.?t|are not) (?:not )?(?:covered|included|excluded|allowed)\b",
         r"\bwhat (?:jobs|tasks|duties|actions)\b",
-        r"\bwhat (?:things|items|documents|topics|points)\b|\bwhat (?:did|does|do|must|has|have) .+ (?:have )?to \w+\b",
+        r"\bwhat (?:things|items|documents|topics|points)\b",
+        r"\bwhat (?:did|does|do|must|has|have) (?!it (?:cost|take|mean)\b).+ (?:have )?to \w+\b",
         r"\bwelche (?:\w+ )?\w+(?:en|e|er|n|s|l) (?:gibt|sind|waren|haben|hat|werden|geh\u00f6ren|m\u00fcssen"
         r"|k\u00f6nnen|kann|d\u00fcrfen|bekomm|brauch|decken|stehen|fehlen|bietet|enth)",
         r"\b(?:an|in|auf|bei|zu) welchen \w+n\b",

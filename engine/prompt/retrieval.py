@@ -20,6 +20,7 @@ from engine.prompt.spelling import corrected
 from engine.prompt.tables.rows import with_deciding_rows
 from engine.prompt.tables.totals import NO_ROWS
 from engine.prompt.template import PromptTemplate
+from engine.prompt.titles import section_titles
 from engine.prompt.versions import compare_documents
 from engine.request import Request
 from engine.trace import Trace
@@ -47,7 +48,8 @@ def prepare_stages(
         with trace.stage("lookup"):
             packed = pack(template, replace(request, question=question), hits, max_tokens)
             read_as = (f"Read as: {question}",) if question != request.question else ()
-            prepared = replace(packed, table_rows=table_rows, notes=read_as + packed.notes)
+            sections = _sections(finder, packed)
+            prepared = replace(packed, table_rows=table_rows, sections=sections, notes=read_as + packed.notes)
             if compared:
                 prepared = compared.add_to(prepared)
         yield replace(prepared, notes=notes + prepared.notes)
@@ -125,6 +127,13 @@ def _summarized(finder: Finder, request: Request) -> Iterator[list[Hit]]:
     named = replace(request, documents=tuple(most_named(request.question, names)) or request.documents)
     for hits in _retrieve(finder, named, request.question):
         yield _with_opening(finder, hits, request.passages)
+
+
+def _sections(finder: Finder, prompt: PreparedPrompt) -> tuple[str, ...]:
+    """Return the titles of the sections of the document that a question asks to summarize; often none."""
+    documents = {hit.chunk.document_id for hit in prompt.hits}
+    is_of_one = question_kind(prompt.original_question) is QuestionKind.SUMMARY and len(documents) == 1
+    return section_titles(finder.chunks(documents.pop())) if is_of_one else ()
 
 
 def _all_documents(finder: Finder, request: Request) -> list[str]:

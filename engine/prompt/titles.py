@@ -1,11 +1,14 @@
 """The title of a section or table without what precedes its words: '## 2.1 Fees' and 'Table 3: Fees' are 'Fees'."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from textwrap import shorten
 
 from engine.text import split_words
 from store.markdown import HEADING, HEADING_END
 from store.names import visible
+from store.types import Chunk
 
 MARKER = re.compile(  # of a list item or chapter: '3.', '2.1', 'b)', '\u00a7 4', 'Q:', 'Question 7:', 'Chapter 2:'
     r"(?:(?:[-*+>\u2022\u2013]|\(?\w[.)]|\(?\d{1,3}[.)]|\d{1,2}(?=\s+[^\W\d_])|\d{1,3}(?:\.\d{1,3})+\.?|\u00a7 ?\d+\w?"
@@ -18,6 +21,8 @@ CAPTION_LEVEL = 7  # below that of any heading
 ABOUT = re.compile(r"^about ", re.I)
 ARTICLE = re.compile(r"^(?:the|an?|our|my|your|de[rmn]|die|das|unsere?[mnrs]?) ", re.I)
 EMPHASIS = "*_` "
+MIN_SECTIONS, MAX_SECTIONS = 3, 12
+MAX_SECTION_CHARS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,25 @@ def parse_title(line: str) -> Title:
     text = text[prefix.end() :] if prefix else text
     level = len(heading[1]) if heading else CAPTION_LEVEL if caption else 0
     return Title(text.strip(EMPHASIS).rstrip(".:"), level, bool(marker))
+
+
+def section_titles(chunks: Iterable[Chunk]) -> tuple[str, ...]:
+    """Return the titles of a document's sections, of the highest level that has several; none if there are too many."""
+    by_place: dict[int, Title] = {}  # chunks overlap
+    for chunk in chunks:
+        place = chunk.start
+        for line in chunk.text.split("\n"):
+            if HEADING.match(line) and (title := parse_title(line)).text:
+                by_place[place] = title
+            place += len(line) + 1
+    levels = sorted({title.level for title in by_place.values()})
+    of_level = ([title.text for title in by_place.values() if title.level == level] for level in levels)
+    found = next((titles for titles in of_level if len(titles) >= MIN_SECTIONS), [])
+    return (
+        tuple(shorten(title, MAX_SECTION_CHARS, placeholder="\u2026") for title in found)
+        if len(found) <= MAX_SECTIONS
+        else ()
+    )
 
 
 def topic_words(text: str) -> list[str]:

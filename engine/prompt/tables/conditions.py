@@ -5,13 +5,11 @@ understand leaves no rows, rather than wrong ones.
 """
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from itertools import chain
 
 from engine.prompt.followups import STOP_WORD, YEAR
-from engine.prompt.overlap import content_stems, content_words, stem
+from engine.prompt.overlap import content_stems, stem
 from engine.prompt.tables.amounts import CELL_NUMBER, are_comparable, cell_number, currency
 from engine.prompt.tables.columns import (
     Cells,
@@ -22,29 +20,24 @@ from engine.prompt.tables.columns import (
     is_money,
     number_columns,
 )
-from engine.prompt.tables.compared_columns import ComparedColumns, find_compared_columns
+from engine.prompt.tables.compared_columns import find_compared_columns
+from engine.prompt.tables.condition import Condition, without
 from engine.prompt.tables.dates import DATE, are_day_first, date_tests, full_date
 from engine.prompt.tables.limits import Limit, find_limits, without_limits
-from engine.prompt.tables.wording import HOW_MUCH, has_forms, has_words, in_table_words, is_form
+from engine.prompt.tables.named_values import EXCLUDED, FREE_OF_CHARGE, named_values, parts_of_names
+from engine.prompt.tables.wording import HOW_MUCH, has_words, in_table_words
 from engine.prompt.tables.yes_no import YES_OR_NO, denies, said_column, said_word, says_yes
 from engine.text import WORD, split_words
 
-EXCLUDED = re.compile(r"(?:\b(?:not|never|nicht)|n['\u2019]t) (?:(?:the|those|yet|been|die|noch) )*(\w+)", re.I)
-NOT = "not "  # before the values that a condition excludes
 NEGATED = re.compile(r"(?:\b(?:not?|never|nicht|kein\w*)|n['\u2019]t) $", re.I)  # what follows
 DENIED = r"(?:\b(?:not?|never|nicht|kein\w*)|n['\u2019]t)(?: (?:yet|been|any|noch|als))*"
 NAME = re.compile(r"\b(?:of|from|by|for|to|von|vom|f\u00fcr|an|bei)(?: the| der| dem)? ([A-Z\u00c4\u00d6\u00dc]\w+)")
 DIRECTION = re.compile(r"\b(?:from|von) [A-Z]\w+ (?:to|nach) [A-Z]|\bto [A-Z]\w+ from [A-Z]")
 ASKS_WHAT_DID = r"\b(?:did|does|do) (?!(?:the|an?|all|any|these|those|my|our) )\w+ "
+AT_TIME = re.compile(
+    r" (?:in|on|by|before|after|until|till|since|during|im|am|vor|nach|bis|seit) (?:\w+ )?(?:\d|[A-Z])"
+)
 OR = re.compile(r"\b(?:or|oder)\b", re.I)
-FREE_OF_CHARGE = re.compile(
-    r"\b(?:free|(?:no|without|at no) (?:charge|cost|fee)|costs? nothing|kostenlos\w*|gratis|umsonst|kostenfrei\w*)\b"
-    r"|n['\u2019]t cost\b|\bnot cost\b|\bkoste\w* nichts\b",
-    re.I,
-)
-FREE = re.compile(
-    r"free(?: of charge)?|no charge|kostenlos|kostenfrei|gratis|[\u20ac\u00a3$] ?0(?:[.,]00)?|0(?:[.,]00)? \u20ac", re.I
-)
 NOT_UNDERSTOOD = re.compile(  # times, comparisons of columns, and exceptions
     r"\b(?:(?:last|this|next|past|current|previous) (?:\w+ )?(?:day|week|month|year|quarter|season)s?|recent\w*|today"
     r"|yesterday|tomorrow|weekends?|except|without|\w+ than|both|(?:in|out of) stock|auf lager|vorr\u00e4tig"
@@ -59,15 +52,11 @@ UNCLEAR = re.compile(  # negations other than 'not', and limits without a number
     r"|unter)\b",
     re.I,
 )
-NEGATIVE_VALUE = re.compile(r"\b(?:not|no|never|none|nicht|nie|kein\w*|without|ohne)\b", re.I)
 PEOPLE = re.compile(r"(?:who|wer)\b(?!.*\b(?:earn|verdien))", re.I)
 ALL_ROWS = re.compile(
     r"\b(?:over|across|throughout|\u00fcber) (?:all|alle[nrs]?)\b|\b(?:whatever|regardless of) (?:the )?\w+", re.I
 )
 MAX_LIMITS = 8  # or dates in a question; each is looked for in all rows
-MAX_VALUE_WORDS = 4  # after 'not'
-NAME_VALUE = re.compile(r"[A-Z\u00c4\u00d6\u00dc\d]\S*(?: [A-Z\u00c4\u00d6\u00dc\d&]\S*){1,3}")  # of several words
-MIN_SHARED = 2  # rows with a name that a part of it names
 UNIT_HEADER = re.compile(r"units?|unit of measure|currency|einheit|w\u00e4hrung", re.I)
 STATE_DATE = re.compile(r"birth|born|geb(?:urt|oren)|best before|expir|valid|until|g\u00fcltig|\bbis\b|ablauf", re.I)
 BIRTH_DATE = re.compile(r"birth|born|geb(?:urt|oren)", re.I)
@@ -78,25 +67,6 @@ PLAIN_DATE = re.compile(r"date|datum|day|tag", re.I)
 NUM_SHARED_LETTERS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """What a question says about the values of a column."""
-
-    header: str
-    text: str  # for the user, such as 'open', 'over 500' or 'March 2025'
-    is_met: Callable[[str], bool]
-    words: str  # of the question that it explains
-    is_denied: bool = False  # whether the question says what is not the case
-
-    compared: ComparedColumns | None = None  # instead of `is_met`
-
-    def __str__(self) -> str:
-        return f"{self.header}: {self.text}"
-
-    def is_met_by(self, row: Mapping[str, str]) -> bool:
-        return self.compared.is_met(row) if self.compared else self.is_met(row.get(self.header, ""))
-
-
 def conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
     """Return a question's conditions on the rows of a table; None if one is not understood or fits no column."""
     rows = [row for _, row in data_rows(rows)]
@@ -105,7 +75,11 @@ def conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
     if compared and NEGATED.search(question[: question.index(compared.text)]):
         return None
     question = without(question, [compared.text] if compared else [])
-    dates = _date_conditions(question, rows)
+    header = said_column(question, rows, is_strict=True)
+    denial = re.search(rf"{DENIED} {re.escape(said_word(header, rows))}\b", question, re.I) if header else None
+    if denial and AT_TIME.match(question, denial.end()):  # 'not paid in March': at all, or then?
+        return None
+    dates = _date_conditions(without(question, [denial[0]] if denial else []), rows)
     if dates is None or NOT_UNDERSTOOD.search(without_limits(question)):
         return None
     rest = without(question, (each.text for each in dates))
@@ -125,26 +99,21 @@ def conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
     named = set(split_words(" ".join(each.words for each in values)))
     others = WORD.sub(lambda match: "" if match[0].lower() in named else match[0], FREE_OF_CHARGE.sub("", rest))
     understood = content_stems(" ".join(named))
-    header = said_column(question, rows, is_strict=True)
-    said = said_word(header, rows) if header else ""
-    denial = re.search(rf"{DENIED} {re.escape(said)}\b", others, re.I) if header else None
-    others = others.replace(denial[0], " ") if denial else others
+    others = without(others, [denial[0]] if denial else [])
     if found and UNCLEAR.search(others):
         return None
     if header:
+        said = said_word(header, rows)
         is_unclear = denies(others, header) and bool(found or denial)  # what is denied?
         if is_unclear or understood & content_stems(said):  # or which column is meant?
             return None
         is_no = bool(denial) or denies(others, header)
-        has_date = any(each.header == header for each in found)  # 'paid in March'
-        if has_date and is_no:
-            return None
-        if not has_date:
+        if not any(each.header == header for each in found):  # 'paid in March' says yes, too
             found.append(Condition(header, "no" if is_no else "yes", _says_no if is_no else says_yes, said, is_no))
         understood |= content_stems(said)
     if not set(map(stem, EXCLUDED.findall(rest.lower()))) <= understood | _left_out(values, rows):
         return None
-    parts = _parts_of_names(rest, rows, understood)
+    parts = parts_of_names(rest, rows, understood)
     found += parts
     understood |= content_stems(" ".join(each.words for each in parts))
     for name in NAME.findall(rest):
@@ -173,103 +142,6 @@ def rows_that_meet(found: Sequence[Condition], rows: Sequence[Cells]) -> list[in
     return [index for index, row in data_rows(rows) if all(each.is_met_by(dict(row)) for each in found)]
 
 
-def without(question: str, texts: Iterable[str]) -> str:
-    """Return a question without these parts."""
-    for text in texts:
-        question = question.replace(text, " ")
-    return question
-
-
-def named_values(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
-    """Return the conditions of the values that a question names: one of them, in each column; None if that is unclear.
-
-    A value that follows 'not' is excluded; one such as 'not paid' has to be in the question as it is. A question about
-    what is free names the values that say so.
-    """
-    cells = dict.fromkeys(chain.from_iterable(rows))
-    negative = [cell for cell in cells if NEGATIVE_VALUE.search(cell[1])]
-    positive = [cell for cell in cells if cell not in set(negative)]
-    wanted = _named([cell for cell in negative if has_words(question, cell[1])], question, question, set())
-    rest = without(question.lower(), (value.lower() for values in (wanted or {}).values() for value in values))
-    names = {" ".join(words) for _, value in positive if len(words := split_words(value)) > 1}
-    for match in EXCLUDED.finditer(rest):
-        words = split_words(rest[match.start(1) :])
-        if any(" ".join(words[:count]) in names for count in range(2, MAX_VALUE_WORDS + 1)):
-            return None
-    row_names = content_words(rows[0][0][0]) if rows else set()
-    found = _named(positive, EXCLUDED.sub(" ", rest), question, row_names)
-    excluded = _named(positive, " ".join(EXCLUDED.findall(rest)), question, row_names)
-    if wanted is None or found is None or excluded is None:
-        return None
-    free = [cell for cell in cells if FREE.fullmatch(cell[1])] if FREE_OF_CHARGE.search(question) else []
-    for header, value in (*free, *(cell for cell in negative if cell[1] in wanted.get(cell[0], ()))):
-        found.setdefault(header, set()).add(value)
-    return [
-        Condition(
-            header,
-            f"{negation}{', '.join(sorted(values))}",
-            test(frozenset(values)),
-            " ".join(sorted(values)),
-            is_denied=bool(negation),
-        )
-        for named, negation, test in ((found, "", _is_in), (excluded, NOT, _is_not_in))
-        for header, values in named.items()
-    ]
-
-
-def _named(
-    cells: Iterable[tuple[str, str]], text: str, question: str, row_names: Set[str]
-) -> dict[str, set[str]] | None:
-    """Return the values that a text names, by header; None if it is unclear which value or column is meant.
-
-    Longer values come first: 'office supplies' does not name 'office' too. A number needs its header. What the rows are
-    called names no value: 'deliveries' not 'delivered'.
-    """
-    groups = defaultdict[frozenset[str], list[tuple[str, str]]](list)
-    for header, value in cells:
-        groups[frozenset(content_stems(value))].append((header, value))
-    found, seen = dict[str, set[str]](), set[str]()
-    stems, asked = content_stems(text), content_stems(question)
-    for words, group in sorted(groups.items(), key=lambda each: len(each[0]), reverse=True):
-        if not words or not words <= stems:
-            continue
-        clear = [cell for cell in group if any(map(str.isalpha, cell[1])) or content_stems(cell[0]) & asked]
-        exact = [cell for cell in clear if has_words(text, cell[1])]
-        others = [word for word in split_words(text) if not any(is_form(word, name) for name in row_names)]
-        named = exact or [cell for cell in clear if has_forms(" ".join(others), cell[1])]
-        headers = {header for header, _ in named}
-        if len(headers) > 1:
-            headers = {header for header in headers if (content_stems(header) - words) & asked}
-        if named and (len(headers) != 1 or words & seen or (not exact and len({value for _, value in named}) > 1)):
-            return None
-        for header, value in named:
-            if header in headers:
-                found.setdefault(header, set()).add(value)
-            text = f" {' '.join(split_words(text))} ".replace(f" {' '.join(split_words(value))} ", " ")
-        seen |= words if named and not exact else set()
-        stems = content_stems(text)
-    return found
-
-
-def _parts_of_names(question: str, rows: Sequence[Cells], understood: Set[str]) -> list[Condition]:
-    """Return the conditions of words that are part of one name, which several rows have: 'osei' of 'Ann Osei'."""
-    known = understood | content_stems(" ".join({header for row in rows for header, _ in row}))
-    words = {stem(word): word for word in split_words(question) if content_stems(word) and word.isalpha()}
-    counts = Counter(cell for row in rows for cell in row if NAME_VALUE.fullmatch(cell[1]))
-    holders = defaultdict[str, list[tuple[str, str]]](list)
-    for header, value in counts:
-        for each in content_stems(value) & words.keys() - known:
-            holders[each].append((header, value))
-    named = {each: cells[0] for each, cells in holders.items() if len(cells) == 1 and counts[cells[0]] >= MIN_SHARED}
-    return [
-        Condition(
-            header, value, _is_in(frozenset([value])), " ".join(words[each] for each in named if named[each] == cell)
-        )
-        for cell in dict.fromkeys(named.values())
-        for header, value in [cell]
-    ]
-
-
 def _columns_with(name: str, rows: Sequence[Cells]) -> list[str]:
     """Return the headers of the columns that have a name as one of several words: 'Osei' in 'Ann Osei'."""
     return list(dict.fromkeys(header for row in rows for header, value in row if has_words(value, name)))
@@ -279,16 +151,8 @@ def _has_word(name: str) -> Callable[[str], bool]:
     return lambda value: has_words(value, name)
 
 
-def _is_in(values: frozenset[str]) -> Callable[[str], bool]:
-    return lambda value: value in values
-
-
 def _says_no(value: str) -> bool:
     return not says_yes(value)
-
-
-def _is_not_in(values: frozenset[str]) -> Callable[[str], bool]:
-    return lambda value: value not in values
 
 
 def _left_out(found: Sequence[Condition], rows: Sequence[Cells]) -> set[str]:

@@ -9,7 +9,9 @@ from collections.abc import Sequence, Set
 from engine.prompt.followups import CLITIC
 from engine.prompt.overlap import content_stems, content_words, stem
 from engine.prompt.tables.columns import PERSON_HEADER, Cells, requested_header
-from engine.prompt.tables.conditions import ALL_ROWS, EXCLUDED, Condition, conditions, rows_that_meet, without
+from engine.prompt.tables.condition import Condition, without
+from engine.prompt.tables.conditions import ALL_ROWS, conditions, rows_that_meet
+from engine.prompt.tables.named_values import EXCLUDED
 from engine.prompt.tables.wording import in_table_words, is_form
 
 NAME_HEADER = re.compile(rf"{PERSON_HEADER.pattern}|(?:\w+[ _])?(?:id|no|nr|nummer|number|code)\W*|#", re.I)

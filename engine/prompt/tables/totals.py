@@ -23,7 +23,8 @@ from engine.prompt.tables.columns import (
     number_columns,
     requested_header,
 )
-from engine.prompt.tables.conditions import UNIT_HEADER, Condition, conditions, rows_that_meet
+from engine.prompt.tables.condition import Condition
+from engine.prompt.tables.conditions import UNIT_HEADER, conditions, rows_that_meet
 from engine.prompt.tables.strict import EMPTY, MEAN, SUM, UMLAUTS, is_named, row_names, strict_conditions, words_of
 from engine.prompt.tables.superlatives import SUPERLATIVE, is_amount
 from engine.text import split_words
@@ -39,7 +40,7 @@ COUNT_OF = re.compile(
 )
 TIMES = re.compile(  # each row is once
     r"^how many times (?:(?:did|have|has|do|does) (?:i|we|you|they|he|she)(?: (?:already|ever))? \w+\b"
-    r"|(?:was|were|has|have) (?=.+ (?P<done>\w+ed|lent|taken|sent|used|sold)\b))",
+    r"|(?:was|were|has|have) (?=.+ (?P<done>\w+ed|lent|sent|sold|made|paid|held|bought|given|taken|driven|seen)\b))",
     re.I,
 )
 MONEY_IN_ALL = re.compile(  # 'how much' of rows that meet conditions

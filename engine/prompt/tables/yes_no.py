@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from engine.prompt.overlap import content_stems
 from engine.prompt.tables.columns import Cells, data_rows
 from engine.prompt.tables.dates import full_date
+from engine.text import split_words
 
 NEGATION = re.compile(
     r"\b(?:not|no(?:ne|body|thing)?|never|cannot|excluded|prohibited|forbidden|refused|declined|closed|non-\w+)\b"
@@ -22,11 +23,18 @@ YES_OR_NO = re.compile(rf"{YES.pattern}|(?:no|nein)\b.*|[-\u2013\u2014]|", re.I)
 
 
 def listed_rows(question: str, rows: Sequence[Cells]) -> list[int]:
-    """Return the rows that a question about a table asks to list: of `said_rows`, or all for a column's values."""
+    """Return the rows that a question about a table asks to list: of `said_rows`, or all for a column's values.
+
+    That is the first column, or one whose header the question has in the plural: 'Warden' for 'names of all wardens'.
+    """
     if said := said_rows(question, rows):
         return said
-    label = rows[0][0][0] if rows and rows[0] else ""
-    return [index for index, _ in data_rows(rows)] if content_stems(question) & content_stems(label) else []
+    headers = [header for header, _ in rows[0]] if rows else []
+    asked = set(split_words(question))
+    is_named = content_stems(question) & content_stems("".join(headers[:1])) or any(
+        f"{header.lower()}s" in asked for header in headers
+    )
+    return [index for index, _ in data_rows(rows)] if is_named else []
 
 
 def said_rows(question: str, rows: Sequence[Cells], is_strict: bool = False) -> list[int]:

@@ -83,8 +83,8 @@ def _mark_notes(soup: BeautifulSoup) -> None:
         link.decompose()
     notes = soup.select("li[id^='footnote-'], li[id^='endnote-']")
     for index, note in reversed(list(enumerate(notes, start=1))):
-        link = soup.find(id=str(note["id"]).replace("note-", "note-ref-"))
-        blocks = link.find_parents(BLOCKS) if link else []
+        reference = soup.find(id=str(note["id"]).replace("note-", "note-ref-"))
+        blocks = reference.find_parents(BLOCKS) if reference else []
         (note.p or note).insert(0, f"{LABEL_START}[{index}]{LABEL_END}")
         if blocks:
             note.name = "div"

@@ -326,6 +326,33 @@ def test_a_comparison_quotes_both_documents():
     assert [(quote.document, quote.rank) for quote in found.quoted_answer()] == [("manual", 1), ("other", 2)]
 
 
+def test_a_comparison_of_editions_shows_the_rows_of_both():
+    table = "## Fees\n\n| Item: Final exam | Fee: {} |\n| Item: Late registration | Fee: {} |"
+    texts = table.format(240, 40), table.format(210, 25)
+    names = "rules_2025.docx", "rules_2021.docx"
+    fields = {"documents": names, "encoder": Encoder("exam", "registration")}
+    found = evidence("final exam and late registration, old vs new rules", Scorer("240"), *texts, **fields)
+    assert [re.findall(r"\d+", text)[-1] for text in texts_of(found.quoted_answer())] == ["210", "25", "240", "40"]
+    found = evidence("Compare the final exam and late registration", Scorer("240"), *texts, **fields)
+    assert [re.findall(r"\d+", text)[-1] for text in texts_of(found.quoted_answer())] == ["240", "40"]
+
+
+def test_a_comparison_is_answered_by_the_lines_that_the_best_quote_announces():
+    text = "Hello.\n\nI have two offers for the roof:\n\n  Gannet 3,190 in two weeks\n  Apex 4,275 in March\n\nBye."
+    (quote,) = evidence("Compare the two offers for the roof.", Scorer("two offers"), text).quoted_answer()
+    assert quote.text == "Gannet 3,190 in two weeks\n  Apex 4,275 in March"
+
+
+def test_later_parts_of_a_question_are_answered_from_the_document_of_the_first():
+    class ByQuestion:
+        def score(self, question, texts, cancel=None, read=None):
+            return Scorer("2,622" if question.startswith("What") else "back").score(question, texts)
+
+    texts = "The deposit is 2,622 euros. It is paid back after six months.", "Whoever is back late, pays 6 euros."
+    found = evidence("What is the deposit, and when do I get back?", ByQuestion(), *texts)
+    assert {quote.document for quote in found.quoted_answer()} == {"manual"}
+
+
 def test_two_questions_in_one_get_two_quotes():
     class ByQuestion:
         def score(self, question, texts, cancel=None, read=None):
@@ -380,6 +407,21 @@ def test_a_summary_of_a_topic_quotes_the_section_that_has_most_of_the_best_quote
     text = f"## Trips\n\nA ferry sails daily.\n\n## Plans\n\n{plans}\n\n## Staff\n\nAnn left."
     quotes = evidence("Give me an overview of the plans.", Scorer("May", "June", "a pier"), text).quoted_answer()
     assert texts_of(quotes) == ["a ferry in May", "a ferry in June", "a pier"]
+
+
+def test_a_summary_begins_with_the_sections_of_the_document_unless_it_is_of_one():
+    text = "Ferries sail to all of the old towns.\n\n## Plans\n\n- a ferry in May\n- a ferry in June\n- a pier"
+    for question, lead in (
+        ("Summarize it.", "Sections: Plans; Staff; Trips\n"),
+        ("Give me an overview of the plans.", ""),
+    ):
+        found = evidence(question, Scorer("May", "June", "a pier"), text)
+        found._prepared = replace(found._prepared, sections=("Plans", "Staff", "Trips"))
+        assert found.lead(found.quoted_answer()) == lead
+    assert evidence("Summarize it.", Scorer("May"), text).lead([]) == ""  # its sections are not known
+    found = evidence("Summarize it.", Scorer(), "Die F\u00e4hren fahren im Mai nicht in die alte Stadt.")
+    found._prepared = replace(found._prepared, sections=("Mai",))
+    assert found.lead([]) == "Abschnitte: Mai\n"
 
 
 def test_a_summary_of_a_report_is_not_one_of_its_sections():

@@ -51,6 +51,8 @@ def test_negation_decides_between_yes_and_no(question, answer, expected):
         ("Is it open in 2028?", "It is open from 2027.", "Yes"),
         ("Can I give it to a 5 year old?", "Children under 6 years must not be given it.", "No"),
         ("Can I give it to a 7 year old?", "Children under 6 years must not be given it.", ""),
+        ("May a 17 year old use it?", "Under 16 nobody may use it; from 16 to 18 only with a master.", ""),
+        ("May a 12 year old swim?", "Under 8 nobody may swim; from 8 to 14 children may.", "Yes"),
         ("Can I withdraw 400?", "You can withdraw up to 500 at no charge.", "Yes"),
         ("Is it free for a child of 3?", "Children under 4 do not pay.", "Yes"),
         ("May I stay for 10 days?", "Guests may stay for up to 14 days at no cost.", "Yes"),

@@ -17,6 +17,7 @@ from engine.prompt.answer_type import asks_for_more, asks_for_reason, expected_c
         ("Bis wann ist das zu melden?", "unverz\u00fcglich", "dem Vorstand"),
         ("What is the e-mail address of the office?", "office@port.example", "Port Arden"),
         ("Wie ist die Telefonnummer?", "0951 17 42 00", "Frau Sühl"),
+        ("What interest rate is charged on late rent?", "8 % a year", "Interest; 2024: 286"),
         ("Who pays?", "the tenant", "12.50"),
         ("Who pays?", "by Ida Wren", "as agreed in the lease"),
         ("Who pays?", "every member", "The fee is due."),

@@ -304,3 +304,29 @@ def test_hostile_questions_take_little_time():
     for question in ("1" * 5_000, "1," * 2_500, "amount from 1 to " * 1_000, "jan " * 2_000):
         conditions(question, INVOICES * 20)
     assert time.process_time() - start < 5
+
+
+def test_dates_when_something_was_done_are_a_condition():
+    rows = [
+        [("Loan", f"L-{n}"), ("date_out", f"2025-0{n}-03"), *([("date_returned", back)] if back else [])]
+        for n, back in enumerate(("2025-02-01", "", "2025-04-01", "", "2025-09-01"), start=1)
+    ]
+    assert filtered_rows("Which loans have not been returned?", rows) == [1, 3]
+    assert filtered_rows("Which loans are unreturned?", rows) == [1, 3]
+    assert filtered_rows("Which loans out in the second quarter of 2025 have not been returned?", rows) == [3]
+    assert filtered_rows("Which loans were returned in April 2025?", rows) == [2]
+    assert filtered_rows("Which loans were not returned in April 2025?", rows) == []  # at all, or then?
+
+
+def test_a_half_of_a_year_is_a_period():
+    assert filtered_rows("Which invoices were issued in the first half of 2025?", INVOICES) == [0, 1, 2]
+    assert filtered_rows("Which invoices were issued in H1 2026?", INVOICES) == [3]
+    assert filtered_rows("Which invoices were issued in the second half of 2025?", INVOICES) == []
+
+
+def test_a_part_of_one_name_that_several_rows_have_is_a_condition():
+    rows = kinds("Brackwater Lettings Ltd", "Ann Doe", "Brackwater Lettings Ltd", "Lettings Direct", header="Owner")
+    assert filtered_rows("items owned by brackwater", rows) == [0, 2]
+    assert filtered_rows("items of Brackwater Lettings", rows) == [0, 2]
+    assert filtered_rows("items owned by lettings", rows) == []  # of two names
+    assert filtered_rows("items owned by doe", rows) == []  # one row, perhaps by chance

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.prompt.tables.differences import difference
+from engine.prompt.tables.differences import difference, difference_of_rows
 
 SOLD = [("Key figure", "Machines sold"), ("2024", "9,840"), ("2022", "9,460"), ("2020", "7,655")]
 PLANS = [("Feature", "Users"), ("Basic", "5"), ("Pro", "12.5")]
@@ -39,3 +39,23 @@ PLANS = [("Feature", "Users"), ("Basic", "5"), ("Pro", "12.5")]
 )
 def test_the_columns_that_a_question_compares(question, row, expected):
     assert difference(question, row) == expected
+
+
+ROOMS = [
+    [("Type", "D2"), ("Beds", "24"), ("Per month", "\u20ac214")],
+    [("Type", "S1"), ("Beds", "22"), ("Per month", "\u20ac348")],
+]
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("How much cheaper per month is a D2 bed than S1?", "Per month: 134 \u20ac (D2: \u20ac214, S1: \u20ac348)"),
+        ("How many more beds are in D2 than in S1?", "Beds: 2 (D2: 24, S1: 22)"),
+        ("How much cheaper is D2 than S1?", ""),  # in which column?
+        ("Is D2 cheaper per month than S1?", ""),
+        ("How many per cent cheaper per month is D2 than S1?", ""),
+    ],
+)
+def test_the_rows_that_a_question_compares(question, expected):
+    assert difference_of_rows(question, *ROOMS) == expected

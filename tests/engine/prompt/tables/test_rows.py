@@ -41,6 +41,8 @@ HITS = [Hit(chunk, 1.0, 0.5, True) for chunk in (NOTE, ORDERS[0], ORDERS[5])]
         ("Which order has the smallest amount?", ["orders-3", "note-0", "orders-0"]),
         ("Which orders are not paid?", ["orders-2", "orders-5", "note-0"]),
         ("How many orders are open?", ["orders-3", "orders-6", "note-0"]),
+        ("open orders", ["orders-3", "orders-6", "note-0"]),
+        ("orders over there", ["note-0", "orders-0", "orders-5"]),
         ("Which orders are lost?", ["note-0", "orders-0", "orders-5"]),
         ("What does an order cost?", ["note-0", "orders-0", "orders-5"]),
     ],
