@@ -57,10 +57,12 @@ def says_yes(value: str) -> bool:
 
 def said_word(header: str, rows: Sequence[Cells]) -> str:
     """Return what a column of yes and no says: 'paid' of dates in 'Paid on', which some rows lack; else its header."""
-    values = [dict(row).get(header, "") for _, row in data_rows(rows)]
     done = DONE.search(header.replace("_", " "))
+    if done is None:
+        return header
+    values = [dict(row).get(header, "") for _, row in data_rows(rows)]
     is_of_dates = any(values) and not all(values) and all(full_date(value) for value in values if value)
-    return done[0] if done and is_of_dates else header
+    return done[0] if is_of_dates else header
 
 
 def said_column(question: str, rows: Sequence[Cells], is_strict: bool = False) -> str | None:
