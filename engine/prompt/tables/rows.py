@@ -12,7 +12,7 @@ from engine.prompt.question_kind import ASKS, QuestionKind, question_kind
 from engine.prompt.tables.assigned import ASKS_FOR_TASKS, assigned_rows
 from engine.prompt.tables.columns import Cells
 from engine.prompt.tables.conditions import conditions, rows_that_meet
-from engine.prompt.tables.strict import EMPTY, listed_by_conditions, strict_conditions
+from engine.prompt.tables.strict import ALL, EMPTY, listed_by_conditions, strict_conditions
 from engine.prompt.tables.superlatives import ASKS_WHICH, SUPERLATIVE, extreme_cell
 from engine.prompt.tables.totals import AND, COUNTED, NO_ROWS, TableRows, asks_for_result, result_of_rows
 from engine.prompt.tables.yes_no import said_rows
@@ -109,7 +109,7 @@ def _deciding_rows(
         return [extreme.row] if extreme and extreme.is_certain and not extreme.is_header else [], ""
     if is_phrase or (is_list and conditions(question, rows) != []):
         return listed_by_conditions(question, rows, about), ""
-    if WHO.search(question) and not WITH.search(question):
+    if WHO.search(question) and not WITH.search(ALL.sub(" ", question)):
         named = strict_conditions(question, rows, about, empty=(*EMPTY, EARNS))
         if named and not (
             AND.search(question) and any(", " in each.text for each in named)

@@ -64,7 +64,7 @@ GENERIC = re.compile(  # words for what the rows are, and verbs that say nothing
     r"\b(?:ones?|items?|things?|products?|articles?|models?|options?|company|companies|firms?|suppliers?|providers?"
     r"|places?|bills?|entry|entries|records?|orders?|bookings?|purchases?|payments?|expenses?|person|people"
     r"|employees?|members?|staff|kinds?|types?|of the year|so far|ever|together|costs?|pays?|sells?|uses?|needs?"
-    r"|takes?|took|zusammen|produkt\w*|artikel|modelle?|firma|anbieter|mitarbeiter\w*|kostet|braucht|verbraucht)\b",
+    r"|takes?|took|provides?|offers?|contains?|holds?|zusammen|produkt\w*|artikel|modelle?|firma|anbieter|mitarbeiter\w*|kostet|braucht|verbraucht)\b",
     re.I,
 )
 NOUN_END = re.compile(rf"{PREPOSITION}|{AUXILIARY}|of|with|without|than|that|which|who|so|all|do|have|cost|costs|ever")
@@ -171,7 +171,9 @@ class _Superlative:
         self.is_order = bool(ORDER.fullmatch(self.text))
         self.dimension = _dimension(question, match)
         requested = content_words(subject[1] if subject else requested_word(question))
-        self.asked = requested | self._noun_after()  # words for what has it
+        after = self._noun_after()
+        self.asked = requested | after  # words for what has it
+        self.counted = set(map(stem, after)) if self.is_amount else set[str]()  # 'beds' of 'the most beds'
         self.stems = content_stems(question) - content_stems(self.text)
         self.of_things = self.stems - set(map(stem, requested))  # of what is compared, perhaps
 
@@ -181,7 +183,8 @@ class _Superlative:
 
     def fit(self, title: str) -> int:
         """Return the same; what the rows are called says less: 'Which site has the most employees?'."""
-        return self.named(title, self.stems) + self.named(title, self.of_things)
+        is_counted = bool(self.counted & content_stems(title))
+        return self.named(title, self.stems) + self.named(title, self.of_things) + MAX_NOUN_WORDS * is_counted
 
     def unknown_words(self, rows: Sequence[Cells]) -> set[str]:
         """Return the words of the question that neither a table nor what it is about has: they may be conditions."""
@@ -247,7 +250,9 @@ def _extreme_of_column(
     if best is None:
         return None
     row = column.numbers[best][1]
-    label = requested_header(asked.question, [header for header, _ in rows[row]])
+    amounts = (each.title for each in _columns(rows) if not all(1900 <= number < 2100 for number, _ in each.numbers))
+    numeric = set(amounts)  # 'type of room' means no number of rooms
+    label = requested_header(asked.question, [header for header, _ in rows[row] if header not in numeric])
     names = [dict(each).get(label or each[0][0], "") for each in rows_meant if each]
     is_repeated = len(set(names)) < len(names)
     is_other = bool(WHO.match(asked.question)) and not PERSON_HEADER.fullmatch(rows[row][0][0])

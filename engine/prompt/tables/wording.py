@@ -14,6 +14,7 @@ HOW_MUCH = re.compile(
     r"\b(?:wie (?:hoch|gut|lang\w*|gro\u00df|viel\w*)|how (?:high|long|good|low|big))\b", re.I
 )  # of what is measured, no value
 INFLECTED = re.compile(r"(\w{3,}?)e[mnrs]?")  # German adjectives: 'offene', 'hoher'
+BACK = re.compile(r"\b(?:come|came|brought|given|handed|sent) back\b", re.I)  # of a column such as 'Returned on'
 NUM_CHOICES = 2  # values of a column of which a word with 'un' denies one
 ENDING = re.compile(r"(?:e?s|e[nmr]?|n|ed?|d|y|ies)?")  # of the forms of a word
 
@@ -30,7 +31,9 @@ def in_table_words(question: str, rows: Sequence[Cells]) -> str:
     two = [
         text for header, values in columns.items() if len(values) == NUM_CHOICES for text in (header.lower(), *values)
     ]
-    two += [word.lower() for header in columns if (word := said_word(header, rows)) != header]
+    done = [word.lower() for header in columns if (word := said_word(header, rows)) != header]
+    two += done
+    question = BACK.sub("returned", question) if "returned" in done else question
 
     def as_in_table(match: re.Match[str]) -> str:
         word = match[0]

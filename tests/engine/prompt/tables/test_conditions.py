@@ -313,6 +313,7 @@ def test_dates_when_something_was_done_are_a_condition():
     ]
     assert filtered_rows("Which loans have not been returned?", rows) == [1, 3]
     assert filtered_rows("Which loans are unreturned?", rows) == [1, 3]
+    assert filtered_rows("Which loans have not come back?", rows) == [1, 3]
     assert filtered_rows("Which loans out in the second quarter of 2025 have not been returned?", rows) == [3]
     assert filtered_rows("Which loans were returned in April 2025?", rows) == [2]
     assert filtered_rows("Which loans were not returned in April 2025?", rows) == []  # at all, or then?
