@@ -64,7 +64,8 @@ GENERIC = re.compile(  # words for what the rows are, and verbs that say nothing
     r"\b(?:ones?|items?|things?|products?|articles?|models?|options?|company|companies|firms?|suppliers?|providers?"
     r"|places?|bills?|entry|entries|records?|orders?|bookings?|purchases?|payments?|expenses?|person|people"
     r"|employees?|members?|staff|kinds?|types?|of the year|so far|ever|together|costs?|pays?|sells?|uses?|needs?"
-    r"|takes?|took|provides?|offers?|contains?|holds?|zusammen|produkt\w*|artikel|modelle?|firma|anbieter|mitarbeiter\w*|kostet|braucht|verbraucht)\b",
+    r"|takes?|took|provides?|offers?|contains?|holds?|zusammen|produkt\w*|artikel|modelle?|firma|anbieter"
+    r"|mitarbeiter\w*|kostet|braucht|verbraucht)\b",
     re.I,
 )
 NOUN_END = re.compile(rf"{PREPOSITION}|{AUXILIARY}|of|with|without|than|that|which|who|so|all|do|have|cost|costs|ever")
@@ -250,8 +251,7 @@ def _extreme_of_column(
     if best is None:
         return None
     row = column.numbers[best][1]
-    amounts = (each.title for each in _columns(rows) if not all(1900 <= number < 2100 for number, _ in each.numbers))
-    numeric = set(amounts)  # 'type of room' means no number of rooms
+    numeric = {each.title for each in _columns(rows)}  # 'type of room' means no number of rooms
     label = requested_header(asked.question, [header for header, _ in rows[row] if header not in numeric])
     names = [dict(each).get(label or each[0][0], "") for each in rows_meant if each]
     is_repeated = len(set(names)) < len(names)
