@@ -16,7 +16,6 @@ CELL_END = re.compile(r"(?<!\\) \| ")
 VALUE = re.compile(r"[^\w(]*[-\u2212+(]?\d[\d\s.,:/%\u2013-]*(?:\w{1,4}\W*)?$")  # '-1,250.5', '12 %', '151 kg'
 PERIOD = re.compile(r"(?:FY ?|Q[1-4][ /]?)?(?:19|20)\d\d(?:[/\u2013-]\d{2,4})?|Q[1-4]")  # a header though it has digits
 DIGITS = re.compile(r"\W*\d[\d\W]*")
-CLOCK = re.compile(r"\d[:.]\d\d\b")
 GROUP_END = ":"  # of the name of a group of rows
 MAX_HEADER_CHARS = 80
 MAX_CAPTION_CHARS = 200  # of the line above a table or list
@@ -160,10 +159,13 @@ def _without_blank(table: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 def _is_like_others(cell: str, others: Sequence[str]) -> bool:
-    """Return whether a cell has the words of most of its column's others, with other numbers: 'room 12, ext. 4'."""
-    words = DIGITS.sub("0", cell)
+    """Return whether a cell has the words of most of its column's others, with other numbers: 'room 12, ext. 4'.
+
+    Two numbers at least: 'Week 1' and 'Team 2' may be headers.
+    """
+    words, num_numbers = DIGITS.subn("0", cell)
     is_same = [DIGITS.sub("0", other) == words for other in others]
-    return words != cell and not PERIOD.fullmatch(cell) and sum(is_same) * 2 >= len(is_same)
+    return num_numbers > 1 and sum(is_same) * 2 >= len(is_same)
 
 
 def _looks_like_header(table: Sequence[Sequence[str]]) -> bool:
@@ -173,8 +175,7 @@ def _looks_like_header(table: Sequence[Sequence[str]]) -> bool:
         return False
     if any(VALUE.match(cell) and not PERIOD.fullmatch(cell) for cell in first):
         return False
-    clocks = [bool(CLOCK.search(cell)) for cell in first[1:]]
-    if any(clocks) != all(clocks) or any(map(_is_like_others, first, zip(*others, strict=True))):
+    if any(map(_is_like_others, first, zip(*others, strict=True))):
         return False
     columns = list(zip(*others, strict=True))[1:]
     has_values = any(sum(bool(VALUE.match(cell)) for cell in column) * 2 > len(column) for column in columns)

@@ -132,8 +132,8 @@ def quoted_spans(answer: str, passages: Sequence[str]) -> list[tuple[int, int, i
     """Return the passage sentences that support each [n] of an answer from `cite`: (rank, start, end), in characters.
 
     One has the largest word overlap with the sentence before the mark; words that few of the passage's sentences have
-    count more. Sentences before that one are found where they are quoted word for word. Marks without a passage or
-    overlap are left out.
+    count more. The sentences before that one count too, as far as they are quoted word for word. Marks without a
+    passage or overlap are left out.
     """
     spans = []
     parts = CITATION_MARK.split(answer)
@@ -156,7 +156,9 @@ def quoted_spans(answer: str, passages: Sequence[str]) -> list[tuple[int, int, i
         best = max(overlaps, key=overlaps.__getitem__, default=None)
         if best is not None and overlaps[best]:
             spans.append((rank, *best))
-        spans += [(rank, *span) for span, body in sentences.items() if body in earlier and span != best]
+            before = list(sentences)[: list(sentences).index(best)]
+            while before and earlier and sentences[before[-1]] == earlier.pop():
+                spans.append((rank, *before.pop()))
     return spans
 
 

@@ -23,6 +23,7 @@ FORBIDDEN = re.compile(  # but not 'must not exceed'
     r"|\bnicht (?:erlaubt|gestattet)\b",
     re.I,
 )
+PERMISSION = re.compile(r"\b(?:may|allowed|permitted|d(?:arf|\u00fcrfen)|erlaubt)\b", re.I)
 ONLY = re.compile(r"\b(?:only|solely|exclusively|nur|ausschlie\u00dflich)\b(?! not)", re.I)
 CONSENT = re.compile(
     r"\b(?:consent|permission|approval|authori[sz]ation|zustimmung|genehmigung|einwilligung|erlaubnis"
@@ -95,10 +96,10 @@ def _text_says_no(question: str, answer: str) -> bool | None:
         if not (stems & content_stems(clause)) - content_stems(" ".join(asked)):
             return None
     within = [part for part in parts if _is_within_limit(question, part)]
-    if len(within) == 1 and sum(_is_within_limit(question, part) is not None for part in parts) > 1:
-        if ONLY.search(within[0]) and not ONLY.search(question):
-            return None  # 'under 16 not allowed; from 16 to 18 only under supervision'
-        parts, clause = within, within[0]
+    has_limits = sum(_is_within_limit(question, part) is not None for part in parts) > 1
+    if has_limits and len(within) == 1 and PERMISSION.search(clause):  # 'under 16 not allowed; from 16 to 18 only ...'
+        is_no = bool(NEGATION.search(within[0])) != bool(NEGATION.search(question))
+        return None if ONLY.search(within[0]) and not ONLY.search(question) else is_no
     shared = [len(stems & content_stems(part)) for part in parts]
     most = max(shared)
     negative = stems & content_stems(" ".join(filter(NEGATION.search, parts)))

@@ -5,7 +5,7 @@ is then read beside the same part of the other edition.
 """
 
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import replace
 
 from engine.prompt.editions import EDITION, edition_of
@@ -39,9 +39,10 @@ NO_TOPIC = re.compile(  # words of a question about all changes, besides those o
     r"rules?|polic(?:y|ies)|editions?|compared|since|under|allowed|permitted|possible|able|get|ones?|used?|things?"
     r"|regeln?|seit|erlaubt|m\u00f6glich"
 )
+OTHER_KINDS = r"conditions|catalogue|price ?list|tariff|\w+ordnung|Bedingungen|Preisliste"  # of documents with editions
 BRACKETS = re.compile(r"\([^)]*\)")
 MAX_CHUNKS = 300  # of an edition whose passages are compared with those of another
-MIN_SHORT = 4  # letters of the short form of a word
+SHORT = {"examination": "exam", "examinations": "exam", "information": "info", "specification": "spec"}  # in names
 MIN_SIMILARITY = 0.2  # of the words of two passages that are the same part of two editions
 
 
@@ -68,7 +69,7 @@ def compare_editions(finder: Finder, request: Request) -> DocumentChanges | None
     change_words = REMOVED.sub(" ", NEW.sub(" ", ADDED.sub(" ", MAIN.sub(" ", question))))
     names = name_words(old) | name_words(new)
     topic = topic_of(change_words, f"{old.name} {new.name}")
-    topic = {word for word in topic if not NO_TOPIC.fullmatch(word) and not _is_short_for(names, word)}
+    topic = {word for word in topic if not NO_TOPIC.fullmatch(word) and SHORT.get(word) not in names}
     if topic and not is_one_sided:
         return None
     before, after = (_units(finder, document) for document in (old, new))
@@ -115,14 +116,9 @@ def _is_named(question: str, pair: Sequence[Document]) -> bool:
     names = [set(filter(str.isalpha, name_words(document))) for document in pair]
     shared = singulars_of(set.intersection(*names)) & singulars_of(content_words(question))
     asked = set(YEAR.findall(question))
-    has_kind = asked or re.search(rf"\b{EDITION}\b", question, re.I)
+    has_kind = asked or re.search(rf"\b(?:{EDITION}|{OTHER_KINDS})\b", question, re.I)
     years = {edition_of(document.name)[1] for document in pair}
     return not asked - years and (bool(shared and has_kind) or ("" not in years and years <= asked))
-
-
-def _is_short_for(names: Set[str], word: str) -> bool:
-    """Return whether a name has the start of a word: 'exam' for 'examination'."""
-    return any(len(name) >= MIN_SHORT and word.startswith(name) for name in names)
 
 
 def _units(finder: Finder, document: Document) -> list[LocatedUnit]:

@@ -17,9 +17,8 @@ CURRENT = re.compile(
     re.I,
 )
 EDITION = (
-    r"(?:versions?|editions?|polic(?:y|ies)|rules?|regulations?|by-?laws|statutes?|agreement|contract|terms|conditions"
-    r"|guidelines?|handbook|catalogue|price ?list|tariff|Fassung|Regeln?|Richtlinie|\w*ordnung|Satzung|Vertrag"
-    r"|Bedingungen|Preisliste)"
+    r"(?:versions?|editions?|polic(?:y|ies)|rules?|regulations?|by-?laws|statutes?|agreement|contract|terms|guidelines?"
+    r"|handbook|Fassung|Regeln?|Richtlinie|Ordnung|Satzung|Vertrag)"
 )
 FORMER = re.compile(
     rf"\b(?:old(?:er)?|previous|former|earlier|alte[mnrs]?|vorige\w*|bisherige\w*) (?:[\w()]+ )?{EDITION}\b"

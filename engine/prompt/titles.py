@@ -1,6 +1,7 @@
 """The title of a section or table without what precedes its words: '## 2.1 Fees' and 'Table 3: Fees' are 'Fees'."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from textwrap import shorten
@@ -49,12 +50,18 @@ def section_titles(chunks: Iterable[Chunk]) -> tuple[str, ...]:
     by_place: dict[int, Title] = {}  # chunks overlap
     for chunk in chunks:
         place = chunk.start
+        if "```" in chunk.text:  # comments of code look like headings
+            return ()
         for line in chunk.text.split("\n"):
             if HEADING.match(line) and (title := parse_title(line)).text:
                 by_place[place] = title
             place += len(line) + 1
-    levels = sorted({title.level for title in by_place.values()})
-    of_level = ([title.text for title in by_place.values() if title.level == level] for level in levels)
+    counts = Counter(title.text for title in by_place.values())
+    titles = [
+        title for title in by_place.values() if counts[title.text] == 1
+    ]  # others are of pages or of several parts
+    levels = sorted({title.level for title in titles})
+    of_level = ([title.text for title in titles if title.level == level] for level in levels)
     found = next((titles for titles in of_level if len(titles) >= MIN_SECTIONS), [])
     return (
         tuple(shorten(title, MAX_SECTION_CHARS, placeholder="\u2026") for title in found)

@@ -65,8 +65,7 @@ def test_blank_rows_and_columns_are_left_out_and_bars_and_line_ends_replaced():
     ("first", "has_header"),
     [
         (["Course office", "Ada Ray", "room 0.07, ext. -20", "Mon 8:00-12:00"], False),  # the room of a first person
-        (["Advice", "Ada Ray", "Hall", "Mon 8:00-12:00"], False),
-        (["", "8:00-9:30", "9:45-11:15", "13:00-14:30"], True),  # of a timetable
+        (["Room", "As of 31.12.2024", "Week 1", "Mon 9:00-10:30"], True),
         (["Site", "Manager", "Room 2024", "Hours"], True),
     ],
 )

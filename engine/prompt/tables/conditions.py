@@ -26,8 +26,9 @@ from engine.prompt.tables.dates import DATE, are_day_first, date_tests, full_dat
 from engine.prompt.tables.limits import Limit, find_limits, without_limits
 from engine.prompt.tables.named_values import EXCLUDED, FREE_OF_CHARGE, named_values, parts_of_names
 from engine.prompt.tables.wording import HOW_MUCH, has_words, in_table_words
-from engine.prompt.tables.yes_no import YES_OR_NO, denies, said_column, said_word, says_yes
+from engine.prompt.tables.yes_no import YES_OR_NO, denies, done_column, said_column, says_yes
 from engine.text import WORD, split_words
+from store.german import is_german
 
 NEGATED = re.compile(r"(?:\b(?:not?|never|nicht|kein\w*)|n['\u2019]t) $", re.I)  # what follows
 DENIED = r"(?:\b(?:not?|never|nicht|kein\w*)|n['\u2019]t)(?: (?:yet|been|any|noch|als))*"
@@ -75,9 +76,13 @@ def conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
     if compared and NEGATED.search(question[: question.index(compared.text)]):
         return None
     question = without(question, [compared.text] if compared else [])
-    header = said_column(question, rows, is_strict=True)
-    denial = re.search(rf"{DENIED} {re.escape(said_word(header, rows))}\b", question, re.I) if header else None
-    if denial and AT_TIME.match(question, denial.end()):  # 'not paid in March': at all, or then?
+    done, header = done_column(question, rows), said_column(question, rows, is_strict=True)
+    if done and header:
+        return None
+    header, said = done or (header, header or "")
+    denial = re.search(rf"{DENIED} {re.escape(said)}\b", question, re.I) if header else None
+    is_at_time = denial and (AT_TIME.match(question, denial.end()) or is_german(question))
+    if is_at_time and date_tests(question) != []:  # 'not paid in March': at all, or then?
         return None
     dates = _date_conditions(without(question, [denial[0]] if denial else []), rows)
     if dates is None or NOT_UNDERSTOOD.search(without_limits(question)):
@@ -103,11 +108,10 @@ def conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | None:
     if found and UNCLEAR.search(others):
         return None
     if header:
-        said = said_word(header, rows)
-        is_unclear = denies(others, header) and bool(found or denial)  # what is denied?
+        is_unclear = denies(others, said) and bool(found or denial)  # what is denied?
         if is_unclear or understood & content_stems(said):  # or which column is meant?
             return None
-        is_no = bool(denial) or denies(others, header)
+        is_no = bool(denial) or denies(others, said)
         if not any(each.header == header for each in found):  # 'paid in March' says yes, too
             found.append(Condition(header, "no" if is_no else "yes", _says_no if is_no else says_yes, said, is_no))
         understood |= content_stems(said)

@@ -41,11 +41,13 @@ BETWEEN_DATES = re.compile(
 PERIOD = re.compile(
     r"\b(?:between|from|zwischen|vo[mn])\b.* (?:to|till|until|and|bis(?: zum)?|und) |\d ?[-\u2013] ?\d", re.I
 )
-PART_OF_YEAR = re.compile(
-    r"\b(?:the )?(?:(?P<short>q[1-4]|h[12])|(?:(?P<n1>1st|1\.|first|erste[nms]?)|(?P<n2>2nd|2\.|second|zweite[nms]?))"
-    r" (?:quarter|quartal|(?P<half>half|halbjahr))"
-    r"|(?:(?P<n3>3rd|3\.|third|dritte[nms]?)|(?P<n4>4th|4\.|fourth|vierte[nms]?)) (?:quarter|quartal))\b"
-    r"(?:(?: of|,)? (?P<year>(?:19|20)\d\d)\b)?",
+YEAR_OF_PART = r"(?:(?: of|,)? (?P<{}>(?:19|20)\d\d)\b)"
+PART_OF_YEAR = re.compile(  # halves only of a year that is named: others may be of a match
+    r"\b(?:the )?(?:(?:q(?P<q>[1-4])|(?:(?P<n1>1st|1\.|first|erste[nms]?)|(?P<n2>2nd|2\.|second|zweite[nms]?)"
+    r"|(?P<n3>3rd|3\.|third|dritte[nms]?)|(?P<n4>4th|4\.|fourth|vierte[nms]?)) (?:quarter|quartal))\b"
+    rf"{YEAR_OF_PART.format('year')}?"
+    r"|(?:h(?P<h>[12])|(?:(?P<h1>1st|1\.|first|erste[nms]?)|(?P<h2>2nd|2\.|second|zweite[nms]?)) (?:half|halbjahr))\b"
+    rf"{YEAR_OF_PART.format('half_year')})",
     re.I,
 )
 SLASHES = re.compile(r"(\d\d?)/(\d\d?)/(?:19|20)\d\d\b")
@@ -116,10 +118,11 @@ def _periods(question: str) -> Iterator[tuple[int, int, Date, Date]]:
     """
     parts = list(PART_OF_YEAR.finditer(question))
     for match in parts:
-        short = match["short"] or ""
-        number = int(short[1:] or next(n for n in range(1, 5) if match[f"n{n}"]))
-        months = MONTHS_PER_YEAR // (2 if match["half"] or short[:1].lower() == "h" else 4)
-        year, end = _number(match["year"]), number * months
+        is_half = match["half_year"] is not None
+        names = ("h", "h1", "h2") if is_half else ("q", "n1", "n2", "n3", "n4")
+        number = int(match[names[0]] or next(n for n, name in enumerate(names) if n and match[name]))
+        months = MONTHS_PER_YEAR // (2 if is_half else 4)
+        year, end = _number(match["half_year"] or match["year"]), number * months
         yield match.start(), match.end(), (year, end - months + 1, None), (year, end, None)
     dates = [
         each for each in _dates_of(question) if not any(part.start() <= each.start() < part.end() for part in parts)

@@ -8,6 +8,7 @@ from engine.prompt.tables.amounts import are_comparable, cell_number
 from engine.prompt.tables.columns import Cells
 from engine.prompt.tables.totals import format_number
 from engine.prompt.tables.wording import has_words
+from engine.text import split_words
 
 ASKS_HOW_MUCH = re.compile(
     r"\b(?:how (?:much|many)|(?:um )?wie ?viel\w*)\b|\b(?:what|was) (?:is|was|were|ist|war) (?:the|der|die) "
@@ -22,7 +23,8 @@ DIFFERENCE = re.compile(
     re.I,
 )
 ROWS_APART = re.compile(  # how much, in the unit of the column
-    r"\bhow (?:much|many)(?: \w+)? (?:more|less|fewer|\w{2,}er)\b(?!.*\b(?:per ?cent|times)\b|.*%).*\bthan\b"
+    r"\bhow (?:much|many)(?: (?!times|per)\w+)? (?:more|less|fewer|\w{2,}er)\b"
+    r"(?!.*\b(?:per ?cent|times|for|each)\b|.*%).*\bthan\b"
     r"|\bwie ?viel (?:mehr|weniger|\w{2,}er)\b.*\bals\b",
     re.I,
 )
@@ -46,7 +48,8 @@ def difference_of_rows(question: str, one: Cells, other: Cells) -> str:
         return ""
     header, *texts = columns[0]
     first, last = map(cell_number, texts)
-    if first is None or last is None:
+    is_per_other = "per" in split_words(question) and "per" not in split_words(header)
+    if first is None or last is None or is_per_other:
         return ""
     names = f"{one[0][1]}: {texts[0]}, {other[0][1]}: {texts[1]}"
     return f"{header}: {format_number(abs(last - first), [one, other], header)} ({names})"

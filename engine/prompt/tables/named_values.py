@@ -24,6 +24,11 @@ FREE = re.compile(
 NEGATIVE_VALUE = re.compile(r"\b(?:not|no|never|none|nicht|nie|kein\w*|without|ohne)\b", re.I)
 MAX_VALUE_WORDS = 4  # after 'not'
 NAME_VALUE = re.compile(r"[A-Z\u00c4\u00d6\u00dc\d]\S*(?: [A-Z\u00c4\u00d6\u00dc\d&]\S*){1,3}")  # of several words
+PART_OF_NAME = re.compile(r"(?<=\w )[A-Z\u00c4\u00d6\u00dc]\w+|\b(?:by|of|from|von|bei) (?:the )?((?:\w+ ?){1,2})")
+GENERIC_PART = re.compile(  # of the names of companies and places
+    r"bank|group|company|limited|ltd|services?|foods?|energ\w+|hotels?|school|centre|street|road|lane|house|north|south|east"
+    r"|west|new|old|total|cash|card|post"
+)
 MIN_SHARED = 2  # rows with a name that a part of it names
 
 
@@ -99,10 +104,14 @@ def _named(
 
 
 def parts_of_names(question: str, rows: Sequence[Cells], understood: Set[str]) -> list[Condition]:
-    """Return the conditions of words that are part of one name, which several rows have: 'osei' of 'Ann Osei'."""
+    """Return the conditions of words that are part of one name, which several rows have: 'osei' of 'Ann Osei'.
+
+    Such a word follows 'by' or 'of' or has a capital: others, such as 'open', may say something else.
+    """
     known = understood | content_stems(" ".join({header for row in rows for header, _ in row}))
-    words = {stem(word): word for word in split_words(question) if content_stems(word) and word.isalpha()}
-    counts = Counter(cell for row in rows for cell in row if NAME_VALUE.fullmatch(cell[1]))
+    asked = (word for match in PART_OF_NAME.finditer(question) for word in split_words(match[1] or match[0]))
+    words = {stem(word): word for word in asked if content_stems(word) and not GENERIC_PART.fullmatch(word)}
+    counts = Counter(cell for row in rows for cell in row)
     holders = defaultdict[str, list[tuple[str, str]]](list)
     for header, value in counts:
         for each in content_stems(value) & words.keys() - known:
@@ -114,6 +123,7 @@ def parts_of_names(question: str, rows: Sequence[Cells], understood: Set[str]) -
         )
         for cell in dict.fromkeys(named.values())
         for header, value in [cell]
+        if NAME_VALUE.fullmatch(value) and not NEGATIVE_VALUE.search(value)
     ]
 
 

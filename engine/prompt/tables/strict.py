@@ -37,7 +37,7 @@ MEAN = re.compile(r"\b(?:on average|average|the mean|durchschnitt\w*|im (?:schni
 SAYS_WHICH = re.compile(r"\b(?:old|big|long|far|often|year|day|date|time|place|part|kind|sort|more|per|lange)\b", re.I)
 EMPTY_WORD = re.compile(
     r"\b(?:all|c[oa]me|ma[dk]e|g[eo]t|issued|dated?|received?|works?|working|here|placed?|book(?:ed)?|record(?:ed)?"
-    r"|list(?:ed)?|mark(?:ed)?|tied|h[eo]ld|led|keep|kept|up|out|us|went|go|during|still|currently"
+    r"|list(?:ed)?|mark(?:ed)?|tied|we hold|up|us|went|go|during|still|currently"
     r"|right now|now|at (?:the moment|present)|noch|gab|liegt|liegen|arbeiten|arbeitet"
     r"|alle[nrs]?|eintr\u00e4ge?|eintrag|gemacht|erfasst|gebucht|verbucht|eingegangen|w\u00e4hrend|hat|hatten?)\b",
     re.I,

@@ -39,9 +39,7 @@ COUNT_OF = re.compile(
     re.I,
 )
 TIMES = re.compile(  # each row is once
-    r"^how many times (?:(?:did|have|has|do|does) (?:i|we|you|they|he|she)(?: (?:already|ever))? \w+\b"
-    r"|(?:was|were|has|have) (?=.+ (?P<done>\w+ed|lent|sent|sold|made|paid|held|bought|given|taken|driven|seen)\b))",
-    re.I,
+    r"^how many times (?:did|have|has|do|does) (?:i|we|you|they|he|she)(?: (?:already|ever))? \w+\b", re.I
 )
 MONEY_IN_ALL = re.compile(  # 'how much' of rows that meet conditions
     r"^how much (?:money\b|(?:is|was|were|did|do|have|has)\b.*\b(?:spen[dt]|paid|open|unpaid|outstanding|overdue|owed))"
@@ -112,9 +110,8 @@ def result_of_rows(question: str, rows: Sequence[Cells], about: str) -> tuple[li
         return _largest_group(question, rows, about)
     if JUDGES.search(question):  # 'Is the mean over 5?'
         return [], ""
-    if match := TIMES.search(question):
-        rest = TIMES.sub(" ", question)
-        found = strict_conditions(rest.replace(match["done"], " ") if match["done"] else rest, rows, about)
+    if TIMES.search(question):
+        found = strict_conditions(TIMES.sub(" ", question), rows, about)
         met = rows_that_meet(found, rows) if found else []
         return met, f"{len(met)} ({'; '.join(map(str, found or ()))})" if met else ""
     question = COUNT_OF.sub(lambda match: "wie viele " if match["german"] else "how many ", question)

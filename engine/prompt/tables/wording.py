@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from engine.prompt.overlap import stem
 from engine.prompt.tables.columns import Cells
-from engine.prompt.tables.yes_no import said_word
+from engine.prompt.tables.yes_no import done_word
 from engine.text import WORD, split_words
 from store.german import is_german
 
@@ -31,7 +31,7 @@ def in_table_words(question: str, rows: Sequence[Cells]) -> str:
     two = [
         text for header, values in columns.items() if len(values) == NUM_CHOICES for text in (header.lower(), *values)
     ]
-    done = [word.lower() for header in columns if (word := said_word(header, rows)) != header]
+    done = list(filter(None, (done_word(header, rows) for header in columns)))
     two += done
     question = BACK.sub("returned", question) if "returned" in done else question
 

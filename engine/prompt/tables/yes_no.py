@@ -14,9 +14,16 @@ NEGATION = re.compile(
     re.I,
 )
 YES = re.compile(r"(?:yes|ja|x|\u2713|\u2714)\b.*|[x\u2713\u2714]", re.I)
+ALL_NAMES = re.compile(r"(?:the )?names of (?:all|the|our|every)(?: \w+){0,2} (\w+s)\W*$", re.I)
 DONE = re.compile(  # of a column of dates: 'Paid on', 'date_returned'
     r"(?<![^\W_])(?:\w{2,}[^\W_]ed|paid|sent|sold|done|given|taken|(?:be|ge|aus)zahlt|(?:aus|ein)?ge\w+t|erledigt"
     r"|zur\u00fcck\w*)(?![^\W_])",
+    re.I,
+)
+PLANNED = re.compile(r"\b(?:to|be|by|due|until|planned|expected|target|bis|geplant)\b", re.I)  # what is yet to be done
+TO_BE_DONE = re.compile(  # what is to be done, or when or how
+    r"\b(?:to|be|can(?:not)?|could|may|must|should|shall|will|needs?|when|first|last|zu|m\u00fcssen|muss|kann"
+    r"|k\u00f6nnen|darf|d\u00fcrfen|soll\w*|werden|wann|zuerst|zuletzt)\b",
     re.I,
 )
 YES_OR_NO = re.compile(rf"{YES.pattern}|(?:no|nein)\b.*|[-\u2013\u2014]|", re.I)
@@ -25,14 +32,14 @@ YES_OR_NO = re.compile(rf"{YES.pattern}|(?:no|nein)\b.*|[-\u2013\u2014]|", re.I)
 def listed_rows(question: str, rows: Sequence[Cells]) -> list[int]:
     """Return the rows that a question about a table asks to list: of `said_rows`, or all for a column's values.
 
-    That is the first column, or one whose header the question has in the plural: 'Warden' for 'names of all wardens'.
+    That is the first column, or one whose names it asks for: 'Warden' for 'names of all fire wardens'.
     """
     if said := said_rows(question, rows):
         return said
     headers = [header for header, _ in rows[0]] if rows else []
-    asked = set(split_words(question))
-    is_named = content_stems(question) & content_stems("".join(headers[:1])) or any(
-        f"{header.lower()}s" in asked for header in headers
+    listed = ALL_NAMES.match(question)
+    is_named = content_stems(question) & content_stems("".join(headers[:1])) or (
+        listed and any(f"{header.lower()}s" == listed[1].lower() for header in headers)
     )
     return [index for index, _ in data_rows(rows)] if is_named else []
 
@@ -55,14 +62,24 @@ def says_yes(value: str) -> bool:
     return bool(YES.fullmatch(value) or full_date(value))
 
 
-def said_word(header: str, rows: Sequence[Cells]) -> str:
-    """Return what a column of yes and no says: 'paid' of dates in 'Paid on', which some rows lack; else its header."""
+def done_word(header: str, rows: Sequence[Cells]) -> str:
+    """Return what a column of dates that some rows lack says was done: 'paid' of 'Paid on'; '' of other columns."""
     done = DONE.search(header.replace("_", " "))
-    if done is None:
-        return header
+    if done is None or PLANNED.search(header.replace("_", " ")):
+        return ""
     values = [dict(row).get(header, "") for _, row in data_rows(rows)]
     is_of_dates = any(values) and not all(values) and all(full_date(value) for value in values if value)
-    return done[0] if is_of_dates else header
+    return done[0].lower() if is_of_dates else ""
+
+
+def done_column(question: str, rows: Sequence[Cells]) -> tuple[str, str] | None:
+    """Return the column of dates that says whether what a question names was done, and that word.
+
+    None if there are several, or if the question may be about what is to be done, or when.
+    """
+    asked, headers = split_words(question), dict.fromkeys(header for row in rows for header, _ in row[1:])
+    named = [(header, word) for header in headers if (word := done_word(header, rows)) in asked]
+    return named[0] if len(named) == 1 and not TO_BE_DONE.search(question) else None
 
 
 def said_column(question: str, rows: Sequence[Cells], is_strict: bool = False) -> str | None:
@@ -72,15 +89,14 @@ def said_column(question: str, rows: Sequence[Cells], is_strict: bool = False) -
     """
     stems, columns = content_stems(question), dict[str, int]()
     for header in dict.fromkeys(header for row in rows for header, _ in row[1:]):
-        word = said_word(header, rows)
-        words = content_stems(word)
+        words = content_stems(header)
         shared = sum(  # 'laden' in 'Ladeplatz'
             word in stems if is_strict else any(word[:4] == other[:4] for other in stems) for word in words
         )
         if NEGATION.search(header) and header.lower() not in question.lower():
             continue
         values = [dict(row).get(header, "") for row in rows]
-        is_said = (word != header or all(map(YES_OR_NO.fullmatch, values))) and any(map(says_yes, values))
+        is_said = all(map(YES_OR_NO.fullmatch, values)) and any(map(says_yes, values))
         if is_said and shared >= (len(words) if is_strict else 1) and words:
             columns[header] = shared
     named = [header for header, shared in columns.items() if shared == max(columns.values())]

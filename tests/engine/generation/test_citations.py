@@ -22,6 +22,8 @@ def test_a_citation_refers_to_the_sentence_with_the_largest_overlap():
 
 def test_sentences_before_the_cited_one_count_where_they_are_quoted_word_for_word():
     assert quotes(f"{PASSAGES[1]} [2]") == [(2, "It was built in 1998."), (2, "The Silver Tern carries 18 cars.")]
+    twice = ["It is 5. See below. It is 5. It is due."]
+    assert quoted_spans("It is 5. It is due. [1]", twice) == [(1, 29, 39), (1, 20, 28)]
     assert quotes("The Silver Tern is a ferry. It was built in 1998. [2]") == [(2, "It was built in 1998.")]
 
 

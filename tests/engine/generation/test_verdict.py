@@ -52,6 +52,8 @@ def test_negation_decides_between_yes_and_no(question, answer, expected):
         ("Can I give it to a 5 year old?", "Children under 6 years must not be given it.", "No"),
         ("Can I give it to a 7 year old?", "Children under 6 years must not be given it.", ""),
         ("May a 17 year old use it?", "Under 16 nobody may use it; from 16 to 18 only with a master.", ""),
+        ("Do I need a permit for 1 hour?", "Up to 2 hours no permit is needed; from 2 to 4 hours a permit is.", "No"),
+        ("May a 17 year old drink gin?", "Under 16 beer is not allowed; from 16 to 18 beer is but no gin.", "No"),
         ("May a 12 year old swim?", "Under 8 nobody may swim; from 8 to 14 children may.", "Yes"),
         ("Can I withdraw 400?", "You can withdraw up to 500 at no charge.", "Yes"),
         ("Is it free for a child of 3?", "Children under 4 do not pay.", "Yes"),

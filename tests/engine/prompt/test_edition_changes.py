@@ -38,7 +38,7 @@ def compare(question, texts=None, **fields):
         ("What is new in the travel policy about hotels?", [HOTELS]),
         ("What are the main changes in the travel policy from 2023 to 2025?", [HOTELS, FAX, BIKES]),
         ("How has the travel policy changed?", [HOTELS, FAX, BIKES]),
-        ("How do the old and the new travelling policy differ?", [HOTELS, FAX, BIKES]),
+        ("How do the old and the new policy about travel differ?", [HOTELS, FAX, BIKES]),
         ("How has the travel policy changed for hotels?", None),  # left to the search
         ("Which agency was introduced with the travel policy?", None),
         ("When was the travel policy introduced?", None),

@@ -122,6 +122,7 @@ def test_the_words_of_a_question_tell_its_kind(kind, question):
         ("When and where is the meeting?", ["When is the meeting?", "When is the meeting? where is the meeting?"]),
         ("Tell me, who sings?", ["Tell me, who sings?"]),
         ("Leaving rent aside, what was paid?", ["Leaving rent aside, what was paid?"]),
+        ("Phone number and what does it cost?", ["Phone number?", "Phone number? what does it cost?"]),
         (
             "The shop gave money back - how much and why?",
             ["The shop gave money back - how much?"] * 1 + ["The shop gave money back - how much? why?"],

@@ -18,6 +18,8 @@ def test_sections_are_those_of_the_highest_level_that_has_several():
     assert titles("# Rules\n\n## Fees\n\n## Dogs", 400) == ()
     assert titles("\n\n".join(f"# Part {n}" for n in range(40)), 4000) == ()  # too many to be read
     assert titles("No headings.") == ()
+    assert titles("# Acme\n\n## A\n\n# Acme\n\n## B\n\n# Acme\n\n## C", 400) == ("A", "B", "C")  # at the top of pages
+    assert titles("# A\n\n# B\n\n```\n# install\n# run\n```", 400) == ()
 
 
 def test_a_heading_that_two_chunks_have_counts_once():

@@ -54,6 +54,8 @@ ROOMS = [
         ("How many more beds are in D2 than in S1?", "Beds: 2 (D2: 24, S1: 22)"),
         ("How much cheaper is D2 than S1?", ""),  # in which column?
         ("Is D2 cheaper per month than S1?", ""),
+        ("How much cheaper per month for two is D2 than S1?", ""),
+        ("How many times more beds are in D2 than in S1?", ""),
         ("How many per cent cheaper per month is D2 than S1?", ""),
     ],
 )

@@ -53,7 +53,6 @@ KOSTEN = [
         ("How many trips did Ada make?", "3 (Driver: Ada)"),
         ("How many trips went over 20 km?", "3 (km: over 20 km)"),
         ("How many times did we drive for a delivery?", "4 (Purpose: delivery)"),
-        ("How many times was a delivery driven by Ada?", "2 (Driver: Ada; Purpose: delivery)"),
         (
             "how many times did we drive for a delivery between january and end of february",
             "4 (Purpose: delivery; Date: between january and end of february)",

@@ -41,14 +41,3 @@ def test_the_words_of_a_column_are_no_negation():
     assert said_rows("Which shops are not insured?", rows) == [0, 2]
     assert said_rows("Which shops are insured?", rows) == []
     assert said_rows("Which shops have a contact?", rows, is_strict=True) == []
-
-
-def test_a_date_says_when_something_was_done_and_a_blank_that_it_was_not():
-    rows = [
-        [("Invoice", name), ("Due", "2025-02-01"), *([("Paid on", paid)] if paid else []), ("Sum", "5")]
-        for name, paid in (("A", "2025-01-30"), ("B", ""), ("C", "03/02/2025"), ("D", ""))
-    ]
-    assert said_rows("Which invoices have not been paid yet?", rows) == [1, 3]
-    assert said_rows("Which invoices are paid?", rows) == [0, 2]
-    assert said_rows("Which invoices are due?", rows) == []
-    assert said_rows("Which invoices have not been paid?", rows[:1]) == []  # all of them are
