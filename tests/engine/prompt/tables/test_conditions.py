@@ -330,6 +330,7 @@ LOANS = [
         ("Which loans are to be returned?", []),  # not yet
         ("Which loans must be returned?", []),
         ("Which loan was returned first?", []),
+        ("Which loans were returned late?", []),
         ("How many returns are there?", []),  # all
         ("Which loans were paid?", []),  # until when, is all that is known
     ],
