@@ -116,14 +116,14 @@ def parts_of_names(question: str, rows: Sequence[Cells], understood: Set[str]) -
     for header, value in counts:
         for each in content_stems(value) & words.keys() - known:
             holders[each].append((header, value))
-    named = {each: cells[0] for each, cells in holders.items() if len(cells) == 1 and counts[cells[0]] >= MIN_SHARED}
+    parts = defaultdict[tuple[str, str], list[str]](list)
+    for each, (cell, *others) in holders.items():
+        is_name = NAME_VALUE.fullmatch(cell[1]) and not NEGATIVE_VALUE.search(cell[1])
+        if is_name and not others and counts[cell] >= MIN_SHARED:
+            parts[cell].append(words[each])
     return [
-        Condition(
-            header, value, _is_in(frozenset([value])), " ".join(words[each] for each in named if named[each] == cell)
-        )
-        for cell in dict.fromkeys(named.values())
-        for header, value in [cell]
-        if NAME_VALUE.fullmatch(value) and not NEGATIVE_VALUE.search(value)
+        Condition(header, value, _is_in(frozenset([value])), " ".join(named))
+        for (header, value), named in parts.items()
     ]
 
 
