@@ -162,9 +162,7 @@ def split_parts(question: str) -> list[str]:
     split = ANY_PART if NEXT_PART.search(question) else NEXT_PART
     parts = [f"{part.strip(' ,;?.')}?" for part in split.split(question.strip())]
     end = split.search(question.strip())
-    if (
-        end and "," in end[0] and end[0].strip() == "," and not ASKS.search(parts[0])
-    ):  # 'Leaving the rent aside, what ...'
+    if end and end[0].strip() == "," and not ASKS.search(parts[0]):  # 'Leaving the rent aside, what ...'
         parts[:2] = [f"{parts[0][:-1]}, {parts[1]}"]
     if len(parts) > 1 and ONE_WORD_PART.fullmatch(parts[0]):  # 'When and where is it?'
         parts[0] = f"{parts[0][:-1]} {parts[1].partition(' ')[2]}"

@@ -15,7 +15,6 @@ class Condition:
     is_met: Callable[[str], bool]
     words: str  # of the question that it explains
     is_denied: bool = False  # whether the question says what is not the case
-
     compared: ComparedColumns | None = None  # instead of `is_met`
 
     def __str__(self) -> str:

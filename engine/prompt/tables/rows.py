@@ -39,28 +39,22 @@ def with_deciding_rows(
     follow_up  the question without the words of the one before it that it refers to, if any
     """
     kind = question_kind(question)
-    is_list = kind is QuestionKind.LIST
-    is_phrase = kind is QuestionKind.FACT and not ASKS.search(question)  # 'unpaid invoices'
+    is_phrase = kind is QuestionKind.FACT and not ASKS.search(question) and not SUPERLATIVE.search(question)
+    is_list = kind is QuestionKind.LIST or is_phrase  # 'unpaid invoices'
     has_result = asks_for_result(question) or bool(SUPERLATIVE.search(question))
     has_tasks = bool(ASKS_FOR_TASKS.search(question))
-    is_about_rows = is_list or is_phrase or has_result or has_tasks or ASKS_WHICH.search(question)
+    is_about_rows = is_list or has_result or has_tasks or ASKS_WHICH.search(question)
     for rows in _tables(finder, hits) if is_about_rows else ():
         if follow_up and not _narrows(follow_up, question, [cells for cells, _ in rows]):
             continue
-        deciding, result = _deciding_rows(question, rows, is_list, is_phrase, has_result)
+        deciding, result = _deciding_rows(question, rows, is_list, has_result)
         if deciding:
             chunks = list(dict.fromkeys(rows[index][1] for index in deciding))
             known = {hit.chunk: hit for hit in hits}
             first = [known.get(chunk) or Hit(chunk, 0.0, similarity=None, matched_words=False) for chunk in chunks]
-            first = first[: MAX_ROW_CHUNKS if is_list or is_phrase else len(hits)]
+            first = first[: MAX_ROW_CHUNKS if is_list else len(hits)]
             ordered = [*first, *(hit for hit in hits if hit not in first)]
-            are_meant = (
-                is_list
-                or is_phrase
-                or result
-                or has_tasks
-                or (WHO.search(question) and not SUPERLATIVE.search(question))
-            )
+            are_meant = is_list or result or has_tasks or (WHO.search(question) and not SUPERLATIVE.search(question))
             meant = tuple(rows[index][0] for index in deciding) if are_meant else ()
             return ordered[: max(len(hits), len(first))], TableRows(meant, result)
     return list(hits), NO_ROWS
@@ -90,9 +84,7 @@ def _narrows(follow_up: str, question: str, rows: Sequence[Cells]) -> bool:
     return own is not None and all((each.header, each.text) in known for each in own)
 
 
-def _deciding_rows(
-    question: str, table: Sequence[Row], is_list: bool, is_phrase: bool, has_result: bool
-) -> tuple[list[int], str]:
+def _deciding_rows(question: str, table: Sequence[Row], is_list: bool, has_result: bool) -> tuple[list[int], str]:
     """Return the rows that a question asks for, and what they add up to if it asks for that; or ''.
 
     They are those that it counts, adds up or filters, or the one with its superlative.
@@ -107,7 +99,7 @@ def _deciding_rows(
     if SUPERLATIVE.search(question):
         extreme = extreme_cell(question, rows, {}, about)
         return [extreme.row] if extreme and extreme.is_certain and not extreme.is_header else [], ""
-    if is_phrase or (is_list and conditions(question, rows) != []):
+    if is_list and conditions(question, rows) != []:
         return listed_by_conditions(question, rows, about), ""
     if WHO.search(question) and not WITH.search(ALL.sub(" ", question)):
         named = strict_conditions(question, rows, about, empty=(*EMPTY, EARNS))
