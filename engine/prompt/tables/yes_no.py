@@ -22,7 +22,8 @@ DONE = re.compile(  # of a column of dates: 'Paid on', 'date_returned'
 )
 PLANNED = re.compile(r"\b(?:to|be|by|due|until|planned|expected|target|bis|geplant)\b", re.I)  # what is yet to be done
 TO_BE_DONE = re.compile(  # what is to be done, or when or how
-    r"\b(?:to|be|can(?:not)?|could|may|must|should|shall|will|needs?|when|first|last|zu|m\u00fcssen|muss|kann"
+    r"\b(?:(?:yet|ha[sd]|have|ought|going|are|is|still) to|be|can(?:not)?|could|may|must|should|shall|will|needs?|when"
+    r"|first(?! (?:half|quarter))|last|zu|m\u00fcssen|muss|kann"
     r"|k\u00f6nnen|darf|d\u00fcrfen|soll\w*|werden|wann|zuerst|zuletzt|late|early|(?:on|in) time|within|partly"
     r"|rechtzeitig|zu sp\u00e4t|teilweise)\b",
     re.I,

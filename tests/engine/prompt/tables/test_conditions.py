@@ -325,6 +325,7 @@ LOANS = [
         ("Which loans have not come back?", [1, 3]),
         ("Which loans are returned?", [0, 2, 4]),
         ("Which loans out in the second quarter of 2025 have not been returned?", [3]),
+        ("Which loans out in the first half of 2025 have not been returned?", [1, 3]),
         ("Which loans were returned in April 2025?", [2]),
         ("Which loans were not returned in April 2025?", []),  # at all, or then?
         ("Which loans are to be returned?", []),  # not yet
