@@ -31,7 +31,6 @@ from engine.generation.ranking import (
     QuestionPart,
     RankedUnit,
     UnitRanker,
-    in_one_document,
     log_probability,
     nearly_best,
 )
@@ -42,7 +41,6 @@ from engine.generation.summary import format_sections, summary_units, topic_unit
 from engine.generation.tables import Tables
 from engine.generation.verdict import SAID, verdict
 from engine.prompt.answer_type import PERSON, asks_for_more, expected_content, words_before
-from engine.prompt.editions import edition_of
 from engine.prompt.followups import YEAR
 from engine.prompt.named_documents import several_documents
 from engine.prompt.overlap import CHOICE_WORDS, content_words, unsupported_words
@@ -260,8 +258,7 @@ class Evidence:
     def _parts(self) -> list[QuestionPart]:
         """The questions in a question that contains several; none otherwise."""
         parts = split_parts(self._prepared.original_question) if self.kind in COMPOSABLE_KINDS else []
-        read = [self._read_part(part) for part in parts] if len(parts) > 1 else []
-        return in_one_document(read, lambda passage: edition_of(self._document(passage))[0])
+        return [self._read_part(part) for part in parts] if len(parts) > 1 else []
 
     def _read(self, question: str) -> SpanScores:
         passages = self._ranker.likely_passages(question)

@@ -4,7 +4,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from operator import add, attrgetter, itemgetter
@@ -34,7 +34,6 @@ EXACT_WEIGHT = 6.0  # nats for the question's code or edition, a row with its nu
 NEWEST_WEIGHT = 2.0  # nats for the newest of several editions, if the question does not say which it means
 CAPTION_PENALTY = 4.0  # nats for the caption of a table, whose rows answer
 FOLLOW_UP_PENALTY = 12.0  # nats for a quote without any word that is new in a follow-up
-OTHER_DOCUMENT_PENALTY = 3.0  # nats for a quote that answers a later part of a question from another document
 RANK_PENALTY = 0.4  # nats per passage before it
 MIN_PROBABILITY = 1e-6  # of a unit; lower ones are clipped
 MIN_VERSION_SIMILARITY = 0.6  # cosine between the sentences of two documents that are compared
@@ -61,19 +60,6 @@ class QuestionPart:
     question: str
     scores: SpanScores
     ranked: list[RankedUnit]
-
-
-def in_one_document(parts: Sequence[QuestionPart], document: Callable[[int], str]) -> list[QuestionPart]:
-    """Return the parts with quotes of one document, that of the first answer, before those of others.
-
-    document  of a passage
-    """
-    first = next((document(part.ranked[0].unit.passage) for part in parts if part.ranked), "")
-
-    def score(each: RankedUnit) -> float:
-        return each.score - OTHER_DOCUMENT_PENALTY * (document(each.unit.passage) != first)
-
-    return [replace(part, ranked=sorted(part.ranked, key=score, reverse=True)) for part in parts]
 
 
 class UnitRanker:
@@ -181,8 +167,7 @@ class UnitRanker:
         original = self._prepared.original_question
         is_whole = question == self._prepared.standalone_question
         wanted = (codes(original) if is_whole else set()) or codes(question)  # a follow-up is not about earlier codes
-        last = question.rpartition("? ")[2]  # the others are what it refers to
-        expected, asks_for_exclusion = expected_content(last), bool(EXCLUSION.search(question))
+        expected, asks_for_exclusion = expected_content(question), bool(EXCLUSION.search(question))
         asks_why, captions = asks_for_reason(question), set(self.captions.values())
         asked = set(numbers(question))
         told = original if is_whole and YEAR.search(original) else question

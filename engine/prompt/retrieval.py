@@ -14,7 +14,7 @@ from engine.prompt.editions import other_editions, tells_edition
 from engine.prompt.followups import YEAR, naming_rows, relevant_turns
 from engine.prompt.named_documents import ALL_DOCUMENTS, most_named, several_documents, split_topic
 from engine.prompt.pack import PreparedPrompt, pack
-from engine.prompt.question_kind import QuestionKind, question_kind, split_parts
+from engine.prompt.question_kind import QuestionKind, question_kind
 from engine.prompt.section_versions import compare_sections
 from engine.prompt.spelling import corrected
 from engine.prompt.tables.rows import with_deciding_rows
@@ -83,7 +83,7 @@ def retrieve(finder: Finder, request: Request) -> Iterator[list[Hit]]:
         if kind is QuestionKind.SUMMARY:
             yield from _summarized(finder, request)
             return
-        for hits in _of_parts(finder, request, split_parts(request.question)):
+        for hits in _retrieve(finder, request, request.question):
             yield with_counterparts(finder, request, hits) if kind is QuestionKind.COMPARISON else hits
         return
     previous = request.history[-1].chunk_ids
@@ -177,18 +177,6 @@ def _of_each(finder: Finder, request: Request, documents: Sequence[str]) -> Iter
         rankings = _latest(rankings, stage)
         in_turn = [hit for hits in zip_longest(*rankings) for hit in hits if hit is not None]
         yield [replace(hit, score=1 / place) for place, hit in enumerate(in_turn[: request.passages], 1)]
-
-
-def _of_parts(finder: Finder, request: Request, parts: Sequence[str]) -> Iterator[list[Hit]]:
-    """Yield the hits for a question; if it contains several, the best ones for each of these come first."""
-    if len(parts) == 1:
-        yield from _retrieve(finder, request, request.question)
-        return
-    searches = [_retrieve(finder, request, each) for each in (request.question, *parts)]
-    rankings: list[list[Hit]] = [[] for _ in searches]
-    for stage in zip_longest(*searches):
-        rankings = _latest(rankings, stage)
-        yield fuse_hits(rankings)[: request.passages]
 
 
 def _retrieve(finder: Finder, request: Request, question: str) -> Iterator[list[Hit]]:

@@ -343,16 +343,6 @@ def test_a_comparison_is_answered_by_the_lines_that_the_best_quote_announces():
     assert quote.text == "Gannet 3,190 in two weeks\n  Apex 4,275 in March"
 
 
-def test_later_parts_of_a_question_are_answered_from_the_document_of_the_first():
-    class ByQuestion:
-        def score(self, question, texts, cancel=None, read=None):
-            return Scorer("2,622" if question.startswith("What") else "back").score(question, texts)
-
-    texts = "The deposit is 2,622 euros. It is paid back after six months.", "Whoever is back late, pays 6 euros."
-    found = evidence("What is the deposit, and when do I get back?", ByQuestion(), *texts)
-    assert {quote.document for quote in found.quoted_answer()} == {"manual"}
-
-
 def test_two_questions_in_one_get_two_quotes():
     class ByQuestion:
         def score(self, question, texts, cancel=None, read=None):
