@@ -11,7 +11,7 @@ from engine.generation.section import MAX_SECTION_UNITS, SENTENCE_END
 from engine.prompt.named_documents import ALL_DOCUMENTS
 from engine.prompt.overlap import content_stems, content_words, stem
 from engine.prompt.pack import PreparedPrompt
-from engine.prompt.titles import parse_title
+from engine.prompt.titles import Title, parse_title
 from engine.prompt.units import Unit
 from store.german import is_german
 from store.markdown import parse_row
@@ -81,7 +81,8 @@ def format_sections(prepared: PreparedPrompt) -> str:
 def topic_units(prepared: PreparedPrompt, ranker: UnitRanker, likely: Sequence[Unit]) -> list[Unit]:
     """Return what is below the heading of most of the best quotes, if the question has a word of it; often none.
 
-    None if the question is about a whole document, such as a report, unless that is a section's name, or all documents.
+    None if the question is about a document by its title or kind, such as a report, unless that is a section's name, or
+    about all documents.
 
     likely  all quotes, the best first
     """
@@ -93,8 +94,21 @@ def topic_units(prepared: PreparedPrompt, ranker: UnitRanker, likely: Sequence[U
     is_of_document = any(stem(kind.lower()) not in title for kind in DOCUMENT_KIND.findall(question))
     if not title & content_stems(question) or count < MIN_TOPIC_UNITS or is_of_document:
         return []
+    if heading in _document_titles(prepared, ranker):
+        return []
     below = (unit for unit in ranker.units if ranker.headings[unit] == heading)
     return [unit for unit in below if unit.block.kind != "heading"][:MAX_SECTION_UNITS]
+
+
+def _document_titles(prepared: PreparedPrompt, ranker: UnitRanker) -> set[str]:
+    """Return the first headings of documents that stand above all others of their passage."""
+    titles = set[str]()
+    for passage, hit in enumerate(prepared.hits):
+        units = [unit for unit in ranker.units if unit.passage == passage and unit.block.kind == "heading"]
+        first, *others = [parse_title(ranker.text(unit)) for unit in units] or [Title("")]
+        if not hit.chunk.start and others and all(first.level < other.level for other in others):
+            titles.add(first.text)
+    return titles
 
 
 def _opening(prepared: PreparedPrompt, units: Sequence[Unit], passage: int) -> list[Unit]:

@@ -421,6 +421,15 @@ def test_a_summary_of_a_report_is_not_one_of_its_sections():
     assert texts_of(quotes) == ["Ferry news", "Pelham has ordered two new ships for its line."]
 
 
+def test_a_summary_of_a_document_by_its_title_is_not_what_stands_below_the_title():
+    rows = "| Date: 12 May |\n| Chair: Dee Moss |\n| Present: 9 members |"
+    text = f"# Minutes of the committee\n\n{rows}\n\n## Water\n\nThe second tap at the gate leaks a lot."
+    quotes = evidence(
+        "Summarise the committee minutes", Scorer("12 May", "Dee Moss", "9 members"), text
+    ).quoted_answer()
+    assert texts_of(quotes)[0] == "Minutes of the committee" and "leaks" in texts_of(quotes)[-1]
+
+
 def test_a_summary_of_all_documents_has_the_title_of_each_and_the_sentence_it_opens_with():
     texts = (
         "## 1. Pump manual\n\nDear all,\n\nClean the pump once a month. Rinse the sieve every second day.",
