@@ -111,6 +111,8 @@ def parts_of_names(question: str, rows: Sequence[Cells], understood: Set[str]) -
     known = understood | content_stems(" ".join({header for row in rows for header, _ in row}))
     asked = (word for match in PART_OF_NAME.finditer(question) for word in split_words(match[1] or match[0]))
     words = {stem(word): word for word in asked if content_stems(word) and not GENERIC_PART.fullmatch(word)}
+    if not words:  # in most questions: no cell is looked at
+        return []
     counts = Counter(cell for row in rows for cell in row)
     holders = defaultdict[str, list[tuple[str, str]]](list)
     for header, value in counts:

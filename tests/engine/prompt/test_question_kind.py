@@ -125,7 +125,7 @@ def test_the_words_of_a_question_tell_its_kind(kind, question):
         ("Phone number and what does it cost?", ["Phone number?", "Phone number? what does it cost?"]),
         (
             "The shop gave money back - how much and why?",
-            ["The shop gave money back - how much?"] * 1 + ["The shop gave money back - how much? why?"],
+            ["The shop gave money back - how much?", "The shop gave money back - how much? why?"],
         ),
         ("Salt and pepper, where are they?", ["Salt and pepper, where are they?"]),
     ],
