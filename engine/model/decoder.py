@@ -60,20 +60,22 @@ class Decoder:
         """Return the logits [R, V] after the next rows of several answers; at most MAX_ROWS rows in all."""
         after: dict[DecodeRows, Tensor] = {}
         if stepping := [rows for rows in batch if self.can_step(rows.buffer)]:
-            ids, slots = (
-                torch.cat(parts) for parts in zip(*((rows.ids, rows.slots) for rows in stepping), strict=True)
-            )
             assert self.decode_step is not None
-            logits = self.decode_step.run(ids, [rows.buffer for rows in stepping for _ in rows.ids], slots)
+            logits = self.decode_step.run(
+                [token for rows in stepping for token in rows.ids],
+                [rows.buffer for rows in stepping for _ in rows.ids],
+                [slot for rows in stepping for slot in rows.slots],
+            )
             after |= zip(stepping, logits.split([len(rows.ids) for rows in stepping]), strict=True)
         if singles := [rows for rows in batch if rows not in after and len(rows.ids) == 1]:
-            together = BatchDecode([rows.buffer for rows in singles], [rows.slots for rows in singles])
-            ids = torch.stack([rows.ids for rows in singles])
+            together = BatchDecode([rows.buffer for rows in singles], [torch.tensor(rows.slots) for rows in singles])
+            ids = torch.tensor([rows.ids for rows in singles])
             after |= zip(singles, self.logits(self.forward(ids, together.positions, together)), strict=True)
         for rows in batch:
             if rows not in after:
-                row_pass, positions = RowPass(rows.buffer, rows.slots), rows.buffer.positions(rows.slots)
-                after[rows] = self.logits(self.forward(rows.ids[None], positions[None], row_pass)[0])
+                slots = torch.tensor(rows.slots)
+                row_pass, positions = RowPass(rows.buffer, slots), rows.buffer.positions(slots)
+                after[rows] = self.logits(self.forward(torch.tensor([rows.ids]), positions[None], row_pass)[0])
         return [after[rows] for rows in batch]
 
     def synchronize(self) -> None:

@@ -40,7 +40,7 @@ class TokenSampler:
 
     def sample(self, logits: Tensor) -> int:
         if self.temperature < MIN_TEMPERATURE:
-            return int(logits.argmax())
+            return int(logits.numpy(force=True).argmax())  # in this thread alone, unlike torch
         probs, ids = (logits.cpu() / self.temperature).softmax(-1).sort(descending=True)
         preceding = probs.cumsum(-1) - probs
         probs = probs.masked_fill(preceding >= self.top_p, 0.0)
@@ -99,13 +99,13 @@ def extend(
     proposals). The buffer then holds the KV of all but the last token returned. Raises Cancelled.
     """
     start = buffer.length
-    slots = torch.arange(start, start + 1 + len(proposed))
-    ids = torch.tensor([token, *proposed])
+    ids = [token, *proposed]
     blocks: Iterable[Tensor]
     if len(ids) <= MAX_ROWS:
-        blocks = [decoder.batcher.step(ids, buffer, slots)]
+        blocks = [decoder.batcher.step(ids, buffer, start)]
     else:
-        hidden = decoder.forward(ids[None], buffer.positions(slots)[None], RowPass(buffer, slots), cancel)[0]
+        slots = torch.arange(start, start + len(ids))
+        hidden = decoder.forward(torch.tensor([ids]), buffer.positions(slots)[None], RowPass(buffer, slots), cancel)[0]
         blocks = (decoder.logits(block) for block in hidden.split(LOGITS_ROWS))
     chosen: list[int] = []
     for block in blocks:
@@ -143,14 +143,10 @@ def decode_batch(
         groups = [stepping[start : start + MAX_ROWS] for start in range(0, len(stepping), MAX_ROWS)]
         groups.append([i for i in running if i not in stepping])
         for group in filter(None, groups):
-            rows = [DecodeRows(torch.tensor(tokens[i : i + 1]), buffers[i], _next_slot(buffers[i])) for i in group]
+            rows = [DecodeRows([tokens[i]], buffers[i], buffers[i].length) for i in group]
             for i, after in zip(group, decoder.run_rows(rows), strict=True):
                 tokens[i] = samplers[i].sample(after[-1])
     return answers
-
-
-def _next_slot(buffer: KVBuffer) -> Tensor:
-    return torch.tensor([buffer.length])
 
 
 def truncate_at(pieces: Iterable[str], stops: tuple[str, ...]) -> Iterator[str]:

@@ -22,14 +22,18 @@ LAYERS_S = 0.05  # that the layers of a prefill may keep the model after a step
 
 @dataclass(eq=False)
 class DecodeRows:
-    """The next tokens of one answer, stored at adjacent slots of its buffer; at most MAX_ROWS."""
+    """The next tokens of one answer, stored from slot `start` of its buffer on; at most MAX_ROWS."""
 
-    ids: Tensor  # [R]
+    ids: Sequence[int]
     buffer: KVBuffer
-    slots: Tensor  # [R]
+    start: int
     logits: Tensor | None = None  # [R, V] in fp32, after the step
     error: BaseException | None = None  # raised by the step
     is_taken: bool = False  # by a thread that runs the step
+
+    @property
+    def slots(self) -> range:
+        return range(self.start, self.start + len(self.ids))
 
     @property
     def is_done(self) -> bool:
@@ -92,9 +96,9 @@ class StepBatcher:
                 self._end_layer()
                 self._begin_layer()
 
-    def step(self, ids: Tensor, buffer: KVBuffer, slots: Tensor) -> Tensor:
-        """Return the logits [R, V] after token `ids` [R] of one answer; raise what the step raised."""
-        rows = DecodeRows(ids, buffer, slots)
+    def step(self, ids: Sequence[int], buffer: KVBuffer, start: int) -> Tensor:
+        """Return the logits [R, V] after the next token `ids` of one answer; raise what the step raised."""
+        rows = DecodeRows(ids, buffer, start)
         deadline = monotonic() + GATHER_S
         with self._changed:
             self._waiting.append(rows)  # wakes no other thread: if a step may run now, this one runs it

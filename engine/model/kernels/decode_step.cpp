@@ -1,4 +1,4 @@
-// A decoding step of a Llama-like decoder in one call, for AVX-512 BF16 and VNNI: token embeddings in, logits out. Up to
+// A decoding step of a Llama-like decoder in one call, for AVX-512 BF16 and VNNI: tokens in, logits out. Up to
 // MAX_ROWS rows, each the next token of its own KV buffer, or adjacent ones of the same buffer. Activations are fp32, KV is
 // bf16. Weights are bf16, or int8 with a scale per output; then the inputs of linear layers are rounded to 16 bits with a
 // scale per row, and sums are exact integers, with AMX too. The time goes into reading weights and KV once, so a thread
@@ -49,6 +49,8 @@ struct Row {
     bf16 *keys, *values;  // [layers][key heads][slots][head dimension]
     int64_t layer, head;  // strides in elements
     int64_t slot;
+    const bf16 *embedding;  // of the token, [hidden]
+    const float *rotation;  // of its position, [2][head dimension]: cosines, sines
 };
 
 // Waits for all threads; yields the core if another one is late, so that a busy machine does not stall.
@@ -215,10 +217,8 @@ struct Step {
     const float *final_norm;
     Linear head;
     const Row *rows;
-    const float *rotation;  // [rows][2][head dimension]: cosines, sines
-    float *logits;          // [rows][vocabulary]
-    float epsilon, scale;   // scale of attention's logits, times log2(e)
-    float *hidden;          // [rows][hidden], the residual stream
+    float *logits;         // [rows][vocabulary]
+    float epsilon, scale;  // scale of attention's logits, times log2(e)
     int num_rows;
     bool has_tiles;  // which `multiply` needs
     Multiply multiply;
@@ -255,6 +255,9 @@ template <int D> void Step::run(int threads, int parts) {
     const int64_t heads = shape.heads, key_heads = shape.key_heads, all_heads = heads + 2 * key_heads;
     const int groups = static_cast<int>(heads / key_heads);
     const int64_t width = std::max({shape.hidden, heads * D, shape.intermediate});
+    const auto hidden = std::make_unique<float[]>(num_rows * shape.hidden);  // the residual stream
+    for (int r = 0; r < num_rows; r++)
+        for (int64_t i = 0; i < shape.hidden; i += 16) _mm512_storeu_ps(&hidden[r * shape.hidden + i], load16(rows[r].embedding + i));
     const auto qkv = std::make_unique<float[]>(num_rows * all_heads * D);
     const auto query = std::make_unique<bf16[]>(num_rows * heads * D);
     const auto partial = std::make_unique<float[]>(parts * num_rows * heads * (D + 2));
@@ -276,11 +279,11 @@ template <int D> void Step::run(int threads, int parts) {
         auto own = [&](int64_t outputs) { return part(outputs, OUTPUTS, self, count); };
         auto normalized = [&](const float *weight) {
             for (int r = 0; r < num_rows; r++)
-                rms_norm(hidden + r * shape.hidden, weight, shape.hidden, epsilon, input + r * shape.hidden);
+                rms_norm(&hidden[r * shape.hidden], weight, shape.hidden, epsilon, input + r * shape.hidden);
             return prepared(input, shape.hidden);
         };
         auto add_to_hidden = [&](int64_t o, int r, __m512 values, __mmask16) {
-            float *target = hidden + r * shape.hidden + o;
+            float *target = &hidden[r * shape.hidden + o];
             _mm512_storeu_ps(target, _mm512_add_ps(_mm512_loadu_ps(target), values));
         };
         auto maxima = [&](int p) { return partial.get() + p * num_rows * heads * (D + 2); };
@@ -311,7 +314,7 @@ template <int D> void Step::run(int threads, int parts) {
                 if (is_key) target = row.keys + l * row.layer + (h - heads) * row.head + row.slot * D;
                 if (!is_query && !is_key) target = row.values + l * row.layer + (h - heads - key_heads) * row.head + row.slot * D;
                 if (is_query || is_key) {
-                    const float *cosine = rotation + 2 * r * D, *sine = cosine + D;
+                    const float *cosine = row.rotation, *sine = cosine + D;
                     for (int d = 0; d < D / 2; d += 16) {
                         const __m512 a = _mm512_loadu_ps(x + d), b = _mm512_loadu_ps(x + D / 2 + d);
                         const __m512 c = _mm512_loadu_ps(cosine + d), s = _mm512_loadu_ps(sine + d);
@@ -393,18 +396,16 @@ extern "C" void pack_int8(const bf16 *weight, int64_t outputs, int64_t inputs, i
     }
 }
 
-// Sizes are multiples of 16, except the vocabulary's. `hidden` holds the token embeddings and is overwritten. Returns 0, 1
-// for an unsupported shape, or 2 if memory is short. Attention is split into `parts`, on which the rounding of the result
-// depends, not on the number of threads. use_amx only after has_amx; results are the same bits.
+// Sizes are multiples of 16, except the vocabulary's. Returns 0, 1 for an unsupported shape, or 2 if memory is short.
+// Attention is split into `parts`, on which the rounding of the result depends, not on the number of threads. use_amx only
+// after has_amx; results are the same bits.
 extern "C" int decode_step(const Shape *shape, const Layer *layers, const float *final_norm, const Linear *head, const Row *rows,
-                           const float *rotation, float *hidden, float *logits, float epsilon, float scale, int num_rows,
-                           int threads, int parts, int use_amx) {
+                           float *logits, float epsilon, float scale, int num_rows, int threads, int parts, int use_amx) {
     if (shape->heads / shape->key_heads > MAX_GROUPS || num_rows > MAX_ROWS) return 1;
     const bool fits_tiles = shape->hidden % 64 == 0 && shape->intermediate % 64 == 0;  // head dimensions do
     const bool is_int8 = head->scale, has_tiles = use_amx && is_int8 && fits_tiles;
     const Multiply multiply = select(is_int8, has_tiles, num_rows, std::make_integer_sequence<int, MAX_ROWS>());
-    Step step{*shape,  layers,        final_norm, *head,    rows,      rotation, logits,
-              epsilon, scale * LOG2E, hidden,     num_rows, has_tiles, multiply};
+    Step step{*shape, layers, final_norm, *head, rows, logits, epsilon, scale * LOG2E, num_rows, has_tiles, multiply};
     try {
         switch (shape->head_dim) {
             case 64: step.run<64>(threads, parts); return 0;

@@ -17,6 +17,7 @@ MAX_ROWS = 8
 HEAD_DIMS = (64, 128)
 MAX_GROUPS = 16  # query heads per key head
 OUTPUTS = 16  # of a linear layer, computed together: int8 weights are padded to a multiple of it
+ROTATIONS = 256  # positions whose cosines and sines are computed together
 _INT64, _POINTER = ctypes.c_int64, ctypes.c_void_p
 
 
@@ -39,7 +40,11 @@ class _Shape(ctypes.Structure):
 
 
 class _Row(ctypes.Structure):
-    _fields_ = [("keys", _POINTER), ("values", _POINTER), ("layer", _INT64), ("head", _INT64), ("slot", _INT64)]
+    _fields_ = [
+        *((name, _POINTER) for name in ("keys", "values")),
+        *((name, _INT64) for name in ("layer", "head", "slot")),
+        *((name, _POINTER) for name in ("embedding", "rotation")),
+    ]
 
 
 class DecodeStep:
@@ -66,7 +71,7 @@ class DecodeStep:
         self._pack_int8.argtypes = [_POINTER, _INT64, _INT64, *3 * [_POINTER], ctypes.c_int]
         self._pack_int8.restype = None
         self._function = functions.decode_step
-        self._function.argtypes = [*8 * [_POINTER], *2 * [ctypes.c_float], *4 * [ctypes.c_int]]
+        self._function.argtypes = [*6 * [_POINTER], *2 * [ctypes.c_float], *4 * [ctypes.c_int]]
         self.use_amx = bool(functions.has_amx())  # for 8-bit weights; results are the same bits without it
         self._threads = ThreadChoice(torch.get_num_threads())
         self._tensors: list[Tensor] = []  # that the structures point to
@@ -86,8 +91,19 @@ class DecodeStep:
         linears = [module for layer in layers for module in layer.modules() if isinstance(module, nn.Linear)]
         self._pages = HugePages([_int8_bytes(linear) for linear in (*linears, model.lm_head)] if use_int8 else [])
         self._layers = (_Layer * len(layers))(*(self._pack_layer(layer) for layer in layers))
+        self._embeddings = model.model.embed_tokens.weight.detach().contiguous()  # [V, hidden]
+        self._rotations: dict[int, Tensor] = {}  # by block of positions, [ROTATIONS, 2, D] in fp32: cosines, sines
         self._final_norm = self._fp32(model.model.norm.weight)
         self._head = self._pack(model.lm_head)
+
+    def _rotation(self, position: int) -> int:
+        """Return the address of a position's cosines and sines, which are computed once for a block of positions."""
+        block, offset = divmod(position, ROTATIONS)
+        if block not in self._rotations:
+            positions = torch.arange(block * ROTATIONS, (block + 1) * ROTATIONS)
+            rotation = self._model.rotary_emb(torch.empty((), dtype=torch.float32), positions[None])
+            self._rotations[block] = torch.stack([each[0] for each in rotation], dim=1).contiguous()
+        return self._rotations[block][offset].data_ptr()
 
     def _pack_layer(self, layer: Any) -> _Layer:
         attention, mlp = layer.self_attn, layer.mlp
@@ -121,23 +137,21 @@ class DecodeStep:
         return self._tensors[-1].data_ptr()
 
     @torch.inference_mode()
-    def run(self, ids: Tensor, buffers: Sequence[KVBuffer], slots: Tensor) -> Tensor:
-        """Store the KV of token `ids` [R] at `slots` [R] of their buffers, and return the logits [R, V] after them.
+    def run(self, ids: Sequence[int], buffers: Sequence[KVBuffer], slots: Sequence[int]) -> Tensor:
+        """Store the KV of token `ids` at `slots` of their buffers, and return the logits [R, V] after them.
 
         Slots of one buffer are adjacent and ascending; those before them have valid KV. At most MAX_ROWS rows, and no
         buffer with parallel chunks. Raises MemoryError, and ValueError for a slot past a buffer's capacity.
         """
-        hidden = self._model.embed_tokens(ids).float()
-        cosines, sines = self._model.rotary_emb(hidden[None], slots[None])
-        rotation = torch.stack((cosines[0], sines[0]), dim=1).contiguous()  # [R, 2, D]
         logits = torch.empty((len(ids), self._vocabulary))
         rows = (_Row * len(buffers))()
-        for row, buffer, slot in zip(rows, buffers, slots.tolist(), strict=True):
+        for row, token, buffer, slot in zip(rows, ids, buffers, slots, strict=True):
             if slot >= buffer.capacity:
                 raise ValueError(f"slot {slot} is past the buffer's capacity of {buffer.capacity}")
             keys, values = buffer.keys, buffer.values
             row.keys, row.values, row.slot = keys.data_ptr(), values.data_ptr(), slot
             row.layer, row.head = keys.stride(0), keys.stride(1)
+            row.embedding, row.rotation = self._embeddings[token].data_ptr(), self._rotation(slot)
         if self._threads.maximum != torch.get_num_threads():
             self._threads = ThreadChoice(torch.get_num_threads())
         threads = self._threads.next()
@@ -148,8 +162,6 @@ class DecodeStep:
             self._final_norm,
             ctypes.byref(self._head),
             rows,
-            rotation.data_ptr(),
-            hidden.data_ptr(),
             logits.data_ptr(),
             self._epsilon,
             self._scaling,
@@ -162,7 +174,7 @@ class DecodeStep:
         if error == 2:
             raise MemoryError("there is no memory for a decoding step")
         assert error == 0, "the shape was checked at the start"
-        for buffer, slot in zip(buffers, slots.tolist(), strict=True):
+        for buffer, slot in zip(buffers, slots, strict=True):
             buffer.length = max(buffer.length, slot + 1)
         return logits
 

@@ -60,7 +60,7 @@ def _deviation(decoder: Decoder, step: DecodeStep) -> float:
     deviations = []
     for count in (1, 8):
         slots = torch.arange(start, start + count)
-        found = step.run(ids[slots], [buffer] * count, slots)
+        found = step.run(ids[slots].tolist(), [buffer] * count, slots.tolist())
         expected = decoder.logits(decoder.forward(ids[slots][None], slots[None], RowPass(buffer, slots))[0])
         deviations.append(((found - expected) / expected.std()).square().mean().sqrt())
     return float(torch.stack(deviations).max())  # NaN if one is

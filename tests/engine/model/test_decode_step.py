@@ -60,6 +60,10 @@ def prefill(decoder, length, capacity=None):
     return buffer
 
 
+def run(decoder, slots, buffers):
+    return decoder.decode_step.run(IDS[list(slots)].tolist(), buffers, slots)
+
+
 def deviation(found, expected):
     return float(((found - expected) / expected.std()).square().mean().sqrt())
 
@@ -77,7 +81,7 @@ def fp32_logits(model, length):
 def test_a_step_computes_the_models_logits(name, length):
     decoder = make_decoder(name)
     buffer = prefill(decoder, length)
-    found = decoder.decode_step.run(IDS[length : length + 1], [buffer], torch.tensor([length]))[0]
+    found = run(decoder, [length], [buffer])[0]
     assert buffer.length == length + 1
     torch_buffer = prefill(decoder, length)
     by_torch = decoder.forward_rows(IDS[length : length + 1], torch_buffer, torch.tensor([length]))
@@ -100,7 +104,7 @@ def test_with_8_bit_weights_it_computes_what_the_rounded_weights_give(name):
             module.weight.data = (module.weight.data / scale).round() * scale
     buffer = decoder.new_buffer(40)
     for slot in range(40):
-        found = decoder.decode_step.run(IDS[slot : slot + 1], [buffer], torch.tensor([slot]))[0]
+        found = run(decoder, [slot], [buffer])[0]
     rounded.set_attn_implementation("sdpa")
     with torch.inference_mode():
         expected = rounded(IDS[None, :40], use_cache=False).logits[0, -1]
@@ -112,19 +116,16 @@ def test_with_8_bit_weights_it_computes_what_the_rounded_weights_give(name):
 def test_a_row_does_not_depend_on_the_other_rows_bit_for_bit(use_int8):
     decoder = make_decoder(use_int8=use_int8)
     single, start = prefill(decoder, 100), 100
-    rows = [
-        decoder.decode_step.run(IDS[[slot]], [single], torch.tensor([slot]))[0]
-        for slot in range(start, start + MAX_ROWS)
-    ]
+    rows = [run(decoder, [slot], [single])[0] for slot in range(start, start + MAX_ROWS)]
     for count in range(1, MAX_ROWS + 1):
-        slots, buffer = torch.arange(start, start + count), prefill(decoder, start)
-        assert torch.equal(decoder.decode_step.run(IDS[slots], [buffer] * count, slots), torch.stack(rows[:count]))
+        slots, buffer = range(start, start + count), prefill(decoder, start)
+        assert torch.equal(run(decoder, slots, [buffer] * count), torch.stack(rows[:count]))
         assert torch.equal(buffer.keys[:, :, : start + count], single.keys[:, :, : start + count])
     lengths = (3, 250, 31)
     buffers = [prefill(decoder, length) for length in lengths]
-    together = decoder.decode_step.run(IDS[torch.tensor(lengths)], buffers, torch.tensor(lengths))
+    together = run(decoder, lengths, buffers)
     for length, logits in zip(lengths, together, strict=True):
-        alone = decoder.decode_step.run(IDS[[length]], [prefill(decoder, length)], torch.tensor([length]))[0]
+        alone = run(decoder, [length], [prefill(decoder, length)])[0]
         assert torch.equal(alone, logits)
 
 
@@ -133,27 +134,25 @@ def test_amx_changes_no_bit():
     torch.manual_seed(4)
     config = LlamaConfig(**SIZE | {"hidden_size": 192, "intermediate_size": 320}, num_attention_heads=3, head_dim=64)
     decoder = Decoder(LlamaForCausalLM(config).to(torch.bfloat16), None, "llama")
-    step = DecodeStep(compiled_library(), decoder.model, use_int8=True)
+    decoder.decode_step = step = DecodeStep(compiled_library(), decoder.model, use_int8=True)
     if not step.use_amx:
         pytest.skip("this processor has no AMX")
     for count in range(1, MAX_ROWS + 1):
-        slots = torch.arange(50, 50 + count)
+        slots = range(50, 50 + count)
         step.use_amx = True
-        with_amx = step.run(IDS[slots], [prefill(decoder, 50)] * count, slots)
+        with_amx = run(decoder, slots, [prefill(decoder, 50)] * count)
         step.use_amx = False
-        assert torch.equal(step.run(IDS[slots], [prefill(decoder, 50)] * count, slots), with_amx)
+        assert torch.equal(run(decoder, slots, [prefill(decoder, 50)] * count), with_amx)
 
 
 @needs_kernel
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_the_number_of_threads_changes_rounding_only(monkeypatch, threads):
     decoder = make_decoder()
-    expected = decoder.decode_step.run(IDS[[200]], [prefill(decoder, 200)], torch.tensor([200]))
+    expected = run(decoder, [200], [prefill(decoder, 200)])
     buffer = prefill(decoder, 200)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    torch.testing.assert_close(
-        decoder.decode_step.run(IDS[[200]], [buffer], torch.tensor([200])), expected, atol=0.05, rtol=0.05
-    )
+    torch.testing.assert_close(run(decoder, [200], [buffer]), expected, atol=0.05, rtol=0.05)
 
 
 @needs_kernel
@@ -200,7 +199,7 @@ def test_a_batch_of_many_buffers_gives_each_what_it_gives_alone_whatever_the_oth
 def test_a_slot_past_the_buffer_is_an_error():
     decoder = make_decoder()
     with pytest.raises(ValueError, match="past the buffer"):
-        decoder.decode_step.run(IDS[:1], [prefill(decoder, 10, 10)], torch.tensor([10]))
+        run(decoder, [10], [prefill(decoder, 10, 10)])
 
 
 @needs_kernel
@@ -286,5 +285,5 @@ def test_the_number_of_threads_does_not_change_a_bit(monkeypatch, use_int8):
     for threads in (4, 2, 1):
         monkeypatch.setattr(decoder.decode_step, "_threads", ThreadChoice(torch.get_num_threads()))
         monkeypatch.setattr(decoder.decode_step._threads, "next", lambda threads=threads: threads)
-        found.append(decoder.decode_step.run(IDS[200:201], [prefill(decoder, 200)], torch.tensor([200])))
+        found.append(run(decoder, [200], [prefill(decoder, 200)]))
     assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])

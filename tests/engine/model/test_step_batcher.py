@@ -34,11 +34,11 @@ class Recorder:
     def __call__(self, batch):
         self.gate.wait(TIMEOUT_S)
         self.batches.append([len(rows.ids) for rows in batch])
-        return [rows.ids[:, None].float() for rows in batch]
+        return [torch.tensor(rows.ids)[:, None].float() for rows in batch]
 
 
 def step(batcher, ids):
-    return batcher.step(torch.tensor(ids), None, torch.tensor(ids))[:, 0].tolist()
+    return batcher.step(ids, None, 0)[:, 0].tolist()
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_an_error_ends_only_the_answer_that_causes_it(pool):
     def fail(batch):
         if any(0 in rows.ids for rows in batch):
             raise MemoryError("none left")
-        return [rows.ids[:, None].float() for rows in batch]
+        return [torch.tensor(rows.ids)[:, None].float() for rows in batch]
 
     batcher = StepBatcher(fail)
 
@@ -120,9 +120,9 @@ def test_after_a_step_that_failed_each_answer_gets_what_it_gets_alone():
 
     def rows():
         for prompt in PROMPTS[:2]:
-            buffer, slots = decoder.new_buffer(len(prompt) + 3), torch.arange(len(prompt) + 1)
-            decoder.forward_rows(prompt, buffer, slots[:-1])
-            yield DecodeRows(torch.tensor([7]), buffer, slots[-1:])
+            buffer = decoder.new_buffer(len(prompt) + 3)
+            decoder.forward_rows(prompt, buffer, torch.arange(len(prompt)))
+            yield DecodeRows([7], buffer, len(prompt))
 
     def run(batch):
         logits = decoder.run_rows(batch)
@@ -139,7 +139,7 @@ def test_a_step_waits_for_the_running_layer_and_the_next_layer_for_the_step(pool
 
     def run(batch):
         events.append("step")
-        return [rows.ids[:, None].float() for rows in batch]
+        return [torch.tensor(rows.ids)[:, None].float() for rows in batch]
 
     batcher = StepBatcher(run)
 
@@ -214,7 +214,7 @@ def test_answers_that_start_at_different_times_share_steps(pool):
     def slow(batch):
         time.sleep(0.02)
         sizes.append(len(batch))
-        return [rows.ids[:, None].float() for rows in batch]
+        return [torch.tensor(rows.ids)[:, None].float() for rows in batch]
 
     batcher = StepBatcher(slow)
 
@@ -257,8 +257,8 @@ def test_an_answer_that_needs_torch_does_not_change_what_the_others_get():
         buffer = prefill(decoder, lengths[index])
         if index == 1:
             buffer.parallel = ParallelLayout(slice(2, 4), 1, ParallelAttention(1.0, 1.0))
-        slots = torch.arange(lengths[index], lengths[index] + 1 + index)
-        return DecodeRows(IDS[slots], buffer, slots)
+        start = lengths[index]
+        return DecodeRows(IDS[start : start + 1 + index].tolist(), buffer, start)
 
     together = decoder.run_rows([rows(index) for index in range(3)])
     for index, logits in enumerate(together):
