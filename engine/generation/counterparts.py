@@ -5,8 +5,7 @@ from itertools import chain
 
 from engine.generation.ranking import MAX_EMBEDDED_UNITS, UnitRanker
 from engine.generation.tables import Tables
-from engine.prompt.editions import FORMER
-from engine.prompt.followups import YEAR
+from engine.prompt.editions import FORMER, editions_in
 from engine.prompt.named_documents import split_topic
 from engine.prompt.overlap import content_stems, stem
 from engine.prompt.pack import PreparedPrompt
@@ -71,7 +70,7 @@ class Counterparts:
     def _compares_editions(self) -> bool:
         """Whether the question is about two editions, and the passages are of two or more documents."""
         question = self._prepared.original_question
-        is_asked = FORMER.search(question) or len(set(YEAR.findall(question))) > 1
+        is_asked = FORMER.search(question) or len(editions_in(question)) > 1
         return bool(is_asked) and len(set(self._documents)) > 1
 
     def _pair(self, best: Unit) -> list[Unit]:

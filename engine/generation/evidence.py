@@ -41,7 +41,7 @@ from engine.generation.summary import format_sections, summary_units, topic_unit
 from engine.generation.tables import Tables
 from engine.generation.verdict import SAID, verdict
 from engine.prompt.answer_type import PERSON, asks_for_more, expected_content, words_before
-from engine.prompt.followups import YEAR
+from engine.prompt.editions import without_editions
 from engine.prompt.named_documents import several_documents
 from engine.prompt.overlap import CHOICE_WORDS, content_words, unsupported_words
 from engine.prompt.pack import PreparedPrompt
@@ -275,7 +275,7 @@ class Evidence:
     def _ranked(self) -> list[RankedUnit]:
         question = self._prepared.standalone_question
         if self.kind is QuestionKind.COMPARISON:  # the years of two versions name documents, not sentences
-            question = YEAR.sub("", question)
+            question = without_editions(question)
         return self._ranker.rank(question, self.scores)
 
     @cached_property

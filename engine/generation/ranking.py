@@ -14,7 +14,7 @@ from engine.generation.section import SENTENCE_END
 from engine.generation.span_scorer import SpanScores
 from engine.model.encoder import Encoder
 from engine.prompt.answer_type import EXCLUSION, asks_for_reason, expected_content
-from engine.prompt.editions import is_former, other_editions
+from engine.prompt.editions import is_former, other_editions, tells_edition
 from engine.prompt.followups import YEAR, relative_year
 from engine.prompt.overlap import content_stems, sentence_scores
 from engine.prompt.pack import PreparedPrompt
@@ -170,7 +170,7 @@ class UnitRanker:
         expected, asks_for_exclusion = expected_content(question), bool(EXCLUSION.search(question))
         asks_why, captions = asks_for_reason(question), set(self.captions.values())
         asked = set(numbers(question))
-        told = original if is_whole and YEAR.search(original) else question
+        told = original if is_whole and tells_edition(original) else question
         other = other_editions(told, [hit.chunk.document_name for hit in self._prepared.hits])
         new_words = self._new_words(question, has_editions=bool(other.excluded or other.older))
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from engine.prompt.editions import EDITION, edition_of
-from engine.prompt.followups import YEAR, relevant_turns
+from engine.prompt.editions import EDITION, edition_of, editions_in
+from engine.prompt.followups import relevant_turns
 from engine.prompt.overlap import content_stems, content_words
 from engine.prompt.question_kind import QuestionKind, question_kind
 from engine.prompt.section_versions import edition_pairs, singulars_of, topic_of
@@ -115,10 +115,10 @@ def with_counterparts(finder: Finder, request: Request, hits: Sequence[Hit]) -> 
 def _is_named(question: str, pair: Sequence[Document]) -> bool:
     names = [set(filter(str.isalpha, name_words(document))) for document in pair]
     shared = singulars_of(set.intersection(*names)) & singulars_of(content_words(question))
-    asked = set(YEAR.findall(question))
+    asked = editions_in(question)
     has_kind = asked or re.search(rf"\b(?:{EDITION}|{OTHER_KINDS})\b", question, re.I)
-    years = {edition_of(document.name)[1] for document in pair}
-    return not asked - years and (bool(shared and has_kind) or ("" not in years and years <= asked))
+    editions = {edition_of(document.name)[1] for document in pair}
+    return not asked - editions and (bool(shared and has_kind) or (() not in editions and editions <= asked))
 
 
 def _units(finder: Finder, document: Document) -> list[LocatedUnit]:

@@ -34,8 +34,17 @@ PERIOD = re.compile(  # several years
 )
 YEAR_IN_NAME = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 VERSION_AT_END = re.compile(
-    r"(?: (?:v ?\d{1,2}(?: \d+)*|(?:version|edition|rev(?:ision)?|stand|fassung)(?: ?\d+)*|final|signed))+$"
+    r"(?: (?:(?:v|version|edition|rev(?:ision)?|stand|fassung) ?(?P<number>1?\d(?: \d+)*)"
+    r"|version|edition|rev(?:ision)?|stand|fassung|final|signed))+$"
 )
+VERSION_NUMBER = r"\d{1,2}(?:\.\d{1,2})*(?!\w)"
+VERSION = re.compile(  # 'v2', 'versions 2.1 and 3.0'
+    rf"\b(?:v|versions?|editions?|rev(?:ision)?s?|fassung(?:en)?)\.? ?({VERSION_NUMBER})"
+    rf"(?:(?: (?:and|or|to|vs\.?|versus|und|oder|zu|auf|bis) |[-\u2013]| [-\u2013] )v?({VERSION_NUMBER}))?",
+    re.I,
+)
+
+Edition = tuple[int, ...]  # a year, or the parts of a version's number
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,46 +55,59 @@ class OtherEditions:
     older: frozenset[int] = frozenset()
 
 
-def edition_of(name: str) -> tuple[str, str]:
-    """Return what the names of all editions of a document share, and the year of this one; '' without a year.
+def edition_of(name: str) -> tuple[str, Edition]:
+    """Return what the names of all editions of a document share, and the year or else the version of this one, or ().
 
     'Travel policy 2023 v3.1.docx' and 'Travel_Policy_2025_FINAL.docx' are editions of the 'travel policy'.
     """
-    *_, year = ["", *YEAR_IN_NAME.findall(name)]
+    years = YEAR_IN_NAME.findall(name)
     words = " ".join(re.findall(r"[^\W_]+", YEAR_IN_NAME.sub(" ", name.rpartition(".")[0] or name).lower()))
-    return VERSION_AT_END.sub("", words), year
+    version = VERSION_AT_END.search(words)
+    numbers = years[-1:] or re.findall(r"\d+", (version and version["number"]) or "")
+    return VERSION_AT_END.sub("", words), _edition(numbers)
+
+
+def editions_in(question: str) -> set[Edition]:
+    """Return the years and versions that a question names."""
+    versions = {number for match in VERSION.finditer(question) for number in match.groups() if number}
+    return {_edition([year]) for year in YEAR.findall(question)} | {_edition(each.split(".")) for each in versions}
+
+
+def without_editions(question: str) -> str:
+    """Return a question without the years and versions that it names."""
+    return YEAR.sub("", VERSION.sub("", question))
 
 
 def tells_edition(question: str) -> bool:
     """Return whether a question may say which edition it means; a period or a comparison means several."""
     if PERIOD.search(question) or question_kind(question) is QuestionKind.COMPARISON:
         return False
-    return bool(YEAR.search(question)) or bool(CURRENT.search(question)) != bool(FORMER.search(question))
+    return bool(editions_in(question)) or bool(CURRENT.search(question)) != bool(FORMER.search(question))
 
 
 def is_former(heading: str, question: str) -> bool:
     """Return whether a heading says that something is no longer in force, and the question does not ask for that."""
-    is_asked = FORMER_HEADING.search(question) or FORMER.search(question) or YEAR.search(question)
+    is_asked = FORMER_HEADING.search(question) or FORMER.search(question) or editions_in(question)
     is_comparison = question_kind(question) is QuestionKind.COMPARISON
     return bool(FORMER_HEADING.search(heading)) and not is_asked and not is_comparison
 
 
 def other_editions(question: str, names: Sequence[str]) -> OtherEditions:
     """Return which of the documents with these names are other editions of one that the question means."""
-    groups: dict[str, dict[str, set[int]]] = {}  # positions by year, by name without years
+    groups: dict[str, dict[Edition, set[int]]] = {}  # positions by edition, by what the names share
     for position, name in enumerate(names):
-        shared, year = edition_of(name)
-        if year:
-            groups.setdefault(shared, {}).setdefault(year, set()).add(position)
-    years, is_told = set(YEAR.findall(question)), tells_edition(question)
+        shared, edition = edition_of(name)
+        if edition:
+            groups.setdefault(shared, {}).setdefault(edition, set()).add(position)
+    named, is_told = editions_in(question), tells_edition(question)
     excluded, older = set[int](), set[int]()
-    for by_year in groups.values():
-        newest = {max(by_year)}
-        if years:
-            meant = years & by_year.keys()
+    for editions in groups.values():
+        newest = {max(editions)}
+        if named:
+            meant = named & editions.keys()
         else:
-            meant = by_year.keys() - newest if is_told and FORMER.search(question) else newest
-        others = {position for year in by_year.keys() - meant for position in by_year[year]} if meant else set()
+            meant = editions.keys() - newest if is_told and FORMER.search(question) else newest
+        others = {position for each in editions.keys() - meant for position in editions[each]} if meant else set()
         (excluded if is_told else older).update(others)
     return OtherEditions(frozenset(excluded), frozenset(older))
 
@@ -101,3 +123,11 @@ def newer_edition(question: str, names: Sequence[str], cited: Set[int]) -> str:
         return ""
     shared, _ = edition_of(names[min(cited)])
     return max((name for name in names if edition_of(name)[0] == shared), key=lambda name: edition_of(name)[1])
+
+
+def _edition(numbers: Sequence[str]) -> Edition:
+    """Return an edition by its numbers; '3.0' is '3'."""
+    parts = list(map(int, numbers))
+    while len(parts) > 1 and parts[-1] == 0:
+        parts.pop()
+    return tuple(parts)

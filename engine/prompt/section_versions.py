@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from engine.prompt.editions import edition_of
+from engine.prompt.editions import Edition, edition_of, editions_in, without_editions
 from engine.prompt.followups import STOP_WORD, YEAR, relevant_turns
 from engine.prompt.question_kind import QuestionKind, question_kind
 from engine.prompt.titles import parse_title
@@ -101,8 +101,8 @@ def _titles(units: Sequence[LocatedUnit]) -> dict[frozenset[str], LocatedUnit]:
 def edition_pairs(finder: Finder, request: Request) -> Iterator[tuple[Document, Document]]:
     """Yield the documents that may be meant: two that are named or chosen, or editions of one document.
 
-    Of several editions they are those of the years that the question names, of one year that edition and the one before
-    it, else the two newest. If the words of some names are in the question, only these are meant.
+    Of several editions they are those that the question names, or the one that it names and the one before it, else the
+    two newest. If the words of some names are in the question, only these are meant.
     """
     scope = [document for document in finder.documents() if document.is_in(request.documents)]
     scope = [document for document in scope if document.num_chunks <= MAX_UNITS]
@@ -111,34 +111,34 @@ def edition_pairs(finder: Finder, request: Request) -> Iterator[tuple[Document, 
         if len(chosen) == 2:
             yield in_order(chosen)
             return
-    editions: dict[str, dict[str, Document]] = {}
+    groups: dict[str, dict[Edition, Document]] = {}
     for document in scope:
-        shared, year = edition_of(document.name)
-        if year:
-            editions.setdefault(shared, {})[year] = document
+        shared, edition = edition_of(document.name)
+        if edition:
+            groups.setdefault(shared, {})[edition] = document
     pairs = []
-    for by_year in editions.values():
-        meant = _meant_years(request.question, sorted(by_year))
+    for editions in groups.values():
+        meant = _meant_editions(request.question, sorted(editions))
         if len(meant) == 2:
-            pairs.append((by_year[meant[0]], by_year[meant[1]]))
+            pairs.append((editions[meant[0]], editions[meant[1]]))
     about = {old.id: len(singulars_of(words) & singulars_of(name_words(old))) for old, _ in pairs}
     yield from [pair for pair in pairs if about[pair[0].id] == max(about.values())][:MAX_PAIRS]
 
 
-def _meant_years(question: str, known: Sequence[str]) -> Sequence[str]:
-    """Return the two years that a question compares, of those known in order; fewer if it names others."""
-    years = [year for year in known if year in YEAR.findall(question)]
-    if len(years) != 1:
-        return years if len(years) == 2 else known[-2:]
-    place = known.index(years[0])
+def _meant_editions(question: str, known: Sequence[Edition]) -> Sequence[Edition]:
+    """Return the two editions that a question compares, of those known in order; fewer if it names others."""
+    named = [edition for edition in known if edition in editions_in(question)]
+    if len(named) != 1:
+        return named if len(named) == 2 else known[-2:]
+    place = known.index(named[0])
     if SINCE.search(question) and place < len(known) - 1:
-        return [years[0], known[-1]]
+        return [named[0], known[-1]]
     return known[max(0, place - 1) :][:2]
 
 
 def topic_of(question: str, names: str) -> set[str]:
     """Return the words of a question that name a section: not those of comparing, nor of the documents' names."""
-    words = set(split_words(YEAR.sub("", question.replace("_", " "))))
+    words = set(split_words(without_editions(question.replace("_", " "))))
     known = singulars_of(set(split_words(names.replace("_", " "))))
     return {word for word in words if not _is_general(word) and not singulars(word) & known}
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import islice
 
-from engine.prompt.followups import YEAR, relevant_turns
+from engine.prompt.editions import edition_of, without_editions
+from engine.prompt.followups import relevant_turns
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.units import split_units
 from engine.request import Quote, Request
@@ -182,7 +183,7 @@ def may_compare(question: str) -> bool:
 def _is_general(question: str, documents: Sequence[Document]) -> bool:
     """Return whether a question says nothing but which documents to compare."""
     about = set().union(*map(name_words, documents), *(_words(document.name) for document in documents))
-    words = _words(YEAR.sub("", question.replace("_", " ")))
+    words = _words(without_editions(question.replace("_", " ")))
     return all(GENERAL.fullmatch(word) or singulars(word) & about for word in words)
 
 
@@ -193,10 +194,10 @@ def singulars(word: str) -> set[str]:
 
 
 def in_order(pair: Sequence[Document]) -> tuple[Document, Document]:
-    """Return the earlier and the later document: by the years in their names, else by when they were added."""
-    years = {document.id: YEAR.findall(document.name.replace("_", " ")) for document in pair}
-    by_year = all(years.values()) and len(set(map(tuple, years.values()))) == 2
-    one, other = sorted(pair, key=lambda each: (years[each.id] if by_year else [], each.added_at))
+    """Return the earlier and the later document: by the editions in their names, else by when they were added."""
+    editions = {document.id: edition_of(document.name)[1] for document in pair}
+    are_named = all(editions.values()) and len(set(editions.values())) == 2
+    one, other = sorted(pair, key=lambda each: (editions[each.id] if are_named else (), each.added_at))
     return one, other
 
 

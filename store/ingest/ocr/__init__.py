@@ -40,10 +40,12 @@ def warning(num_pages: int) -> str:
 def recognize(image: Image.Image) -> list[str]:
     """Return the lines of a picture in reading order, '' between paragraphs, and tables as `format_table` has them.
 
-    A page that was scanned sideways or upside down is rotated first.
+    A page that was scanned sideways or upside down is rotated first. A picture of one colour has no lines.
     """
     image = image.convert("RGB")
     image.thumbnail((MAX_SIDE, MAX_SIDE))
+    if image.getcolors(1):  # one colour: a blank page
+        return []
     image = _widen(image)
     engine = _engine()
     lines = _find_lines(engine, image)

@@ -2,7 +2,15 @@
 
 import pytest
 
-from engine.prompt.editions import edition_of, is_former, newer_edition, other_editions, tells_edition
+from engine.prompt.editions import (
+    edition_of,
+    editions_in,
+    is_former,
+    newer_edition,
+    other_editions,
+    tells_edition,
+    without_editions,
+)
 
 NAMES = ["policy_2023.docx", "lease.pdf", "policy_2025.docx", "report 2024.pdf", "policy_2023.docx"]
 
@@ -34,6 +42,33 @@ def test_one_edition_is_never_excluded():
     assert not other_editions("What may I spend now?", []).excluded
 
 
+@pytest.mark.parametrize(
+    ("question", "excluded"),
+    [
+        ("What is the limit in version 2.1?", {1, 2}),
+        ("What is the limit in v3?", {0, 2}),
+        ("What was it in the previous version?", {2}),
+        ("What changed between version 2.1 and version 3.0?", set()),
+    ],
+)
+def test_names_without_a_year_have_a_version(question, excluded):
+    names = ["policy v2.1.pdf", "policy_v3.0.docx", "policy_v10.docx"]
+    assert other_editions(question, names).excluded == excluded
+
+
+@pytest.mark.parametrize(
+    ("question", "named", "rest"),
+    [
+        ("What changed between version 2.1 and version 3.0?", {(2, 1), (3,)}, "What changed between  and ?"),
+        ("versions 2 and 3 of the policy", {(2,), (3,)}, " of the policy"),
+        ("What changed from v2.1 to v3?", {(2, 1), (3,)}, "What changed from ?"),
+        ("Which version has 3 pages since 2023?", {(2023,)}, "Which version has 3 pages since ?"),
+    ],
+)
+def test_a_question_names_years_and_versions(question, named, rest):
+    assert (editions_in(question), without_editions(question)) == (named, rest)
+
+
 def test_a_comparison_means_several_editions():
     assert tells_edition("What is the limit in 2025?") and not tells_edition("What changed since 2023?")
     assert tells_edition("Can apprentices work from home now (2025)?")  # 'from' begins no period
@@ -50,13 +85,16 @@ def test_a_heading_tells_what_is_no_longer_in_force_unless_the_question_asks_for
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("Travel policy 2023 v3.1.docx", ("travel policy", "2023")),
-        ("Travel_Policy_2025_FINAL.docx", ("travel policy", "2025")),
-        ("lease.pdf", ("lease", "")),
-        ("2025.pdf", ("", "2025")),
-        ("works meeting 2025-03-11.md", ("works meeting 03 11", "2025")),
-        ("Hausordnung 2022 Stand 3.pdf", ("hausordnung", "2022")),
-        ("Volvo V60 manual 2019.pdf", ("volvo v60 manual", "2019")),
+        ("Travel policy 2023 v3.1.docx", ("travel policy", (2023,))),
+        ("Travel_Policy_2025_FINAL.docx", ("travel policy", (2025,))),
+        ("lease.pdf", ("lease", ())),
+        ("2025.pdf", ("", (2025,))),
+        ("works meeting 2025-03-11.md", ("works meeting 03 11", (2025,))),
+        ("Hausordnung 2022 Stand 3.pdf", ("hausordnung", (2022,))),
+        ("Volvo V60 manual 2019.pdf", ("volvo v60 manual", (2019,))),
+        ("Volvo V60.pdf", ("volvo v60", ())),
+        ("security_policy_v2.1.pdf", ("security policy", (2, 1))),
+        ("Security policy (version 3.0).docx", ("security policy", (3,))),
     ],
 )
 def test_the_names_of_editions_share_all_but_years_and_versions(name, expected):

@@ -98,7 +98,14 @@ def test_narrow_pictures_get_space_beside_them(monkeypatch, size, found):
     monkeypatch.setattr(ocr, "_engine", lambda: None)
     monkeypatch.setattr(ocr, "_find_lines", lambda engine, image: sizes.append(image.size) or [])
     monkeypatch.setattr(ocr, "_is_upside_down", lambda engine, image, lines: False)
-    assert ocr.recognize(Image.new("RGB", size, "white")) == [] and sizes == [found]
+    image = Image.new("RGB", size, "white")
+    ImageDraw.Draw(image).rectangle((0, 0, size[0] // 2, size[1] // 2), "black")
+    assert ocr.recognize(image) == [] and sizes == [found]
+
+
+def test_a_blank_page_needs_no_models(monkeypatch):
+    monkeypatch.setattr(ocr, "_engine", None)
+    assert ocr.recognize(Image.new("RGB", (600, 800), "white")) == []
 
 
 def test_a_page_that_cannot_be_drawn_does_not_hide_the_others(monkeypatch):
