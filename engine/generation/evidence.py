@@ -252,7 +252,13 @@ class Evidence:
     @cached_property
     def scores(self) -> SpanScores:
         """The span scorer's scores for the whole question."""
-        return self._read(self._prepared.standalone_question)
+        return self._read(self._question)
+
+    @cached_property
+    def _question(self) -> str:
+        """The whole question; of a comparison without editions, which name documents, not sentences."""
+        question = self._prepared.standalone_question
+        return without_editions(question) if self.kind is QuestionKind.COMPARISON else question
 
     @cached_property
     def _parts(self) -> list[QuestionPart]:
@@ -273,10 +279,7 @@ class Evidence:
 
     @cached_property
     def _ranked(self) -> list[RankedUnit]:
-        question = self._prepared.standalone_question
-        if self.kind is QuestionKind.COMPARISON:  # the years of two versions name documents, not sentences
-            question = without_editions(question)
-        return self._ranker.rank(question, self.scores)
+        return self._ranker.rank(self._question, self.scores)
 
     @cached_property
     def _topic(self) -> list[Unit]:

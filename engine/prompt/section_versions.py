@@ -45,6 +45,11 @@ WHICH_SECTIONS = re.compile(  # 'Which section is new?', 'Are there new sections
     re.I,
 )
 SINCE = re.compile(rf"\b(?:since|from|seit|than(?: in)?|compared (?:to|with)) {YEAR.pattern}", re.I)
+WHAT_CHANGED = re.compile(  # not 'How did the fee change?'
+    r"\b(?:what|which|list|any|the|was|welche\w*)\b.{0,40}?\b(?:changed?|changes|different|differences?|differs"
+    r"|ge\u00e4ndert|\u00c4nderungen|anders|unterschiede?)\b",
+    re.I,
+)
 EDITION = re.compile(r"editions?|versions?|fassung(?:en)?|ausgaben?|stand|bei|im|in")
 
 
@@ -62,8 +67,11 @@ def compare_sections(finder: Finder, request: Request) -> DocumentChanges | None
     found = []
     for old, new in edition_pairs(finder, request):
         topic = topic_of(request.question, f"{old.name} {new.name}")
-        sections = [_section(located_units(finder.chunks(each.id)), topic) for each in (old, new)] if topic else [[]]
-        if all(sections):
+        units = [located_units(finder.chunks(each.id)) for each in (old, new)] if topic else []
+        sections = [_section(each, topic) for each in units]
+        if units and not all(sections) and WHAT_CHANGED.search(request.question):
+            sections = [_section(each, topic, has_more_words=True) for each in units]
+        if units and all(sections):
             found.append((old, new, sections))
     if len(found) != 1:
         return None
@@ -143,15 +151,19 @@ def topic_of(question: str, names: str) -> set[str]:
     return {word for word in words if not _is_general(word) and not singulars(word) & known}
 
 
-def _section(units: Sequence[LocatedUnit], topic: set[str]) -> list[LocatedUnit]:
-    """Return the text of the first section whose heading has just the words of the topic, but for year and edition."""
+def _section(units: Sequence[LocatedUnit], topic: set[str], has_more_words: bool = False) -> list[LocatedUnit]:
+    """Return the text of the first section whose heading has just the words of the topic, but for year and edition.
+
+    It may have more words: 'Passwords and sign-in' for 'passwords'.
+    """
     level = 0
     found: list[LocatedUnit] = []
     for unit in units:
         title = parse_title(unit.text) if unit.is_heading else None
         if title and level and title.level <= level:
             break
-        if title and not level and _is_same(topic, set(split_words(YEAR.sub("", title.text)))):
+        words = set(split_words(YEAR.sub("", title.text))) if title else set[str]()
+        if title and not level and _is_same(topic, words & singulars_of(topic) if has_more_words else words):
             level = title.level
         elif level and not title:
             found.append(unit)

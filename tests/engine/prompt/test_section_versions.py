@@ -52,6 +52,11 @@ RENT = [("A plot is 48 euros.", "A plot is 57 euros.")]
             "What changed in sheds and greenhouses?",
             [("A shed may have 4 metres.", "A shed may have 6 metres."), ("Green.", "Any green.")],
         ),
+        (
+            "What changed for sheds?",  # the heading has more words
+            [("A shed may have 4 metres.", "A shed may have 6 metres."), ("Green.", "Any green.")],
+        ),
+        ("How did the size of sheds change?", None),
         ("What changed in the section Bonfires?", [("From November to March.", "Never on Sundays.")]),
         ("What changed in the section Water?", None),  # nothing
         ("What changed in the section Fences?", None),
@@ -70,6 +75,12 @@ def test_the_years_of_the_question_choose_among_editions_and_the_newest_two_are_
     assert compare("What changed in the section Rent from 2019 to 2022?", texts) == [
         ("A plot is 40 euros.", "A plot is 48 euros.")
     ]
+
+
+def test_editions_are_named_by_versions_too():
+    versions = {"plot_rules_v2.1.md": OLD, "plot_rules_v3.0.md": NEW, "plot_rules_v1.md": OLD.replace("48", "40")}
+    assert compare("What changed for rent between version 2.1 and version 3.0?", versions) == RENT
+    assert compare("What changed for rent from v1 to v3?", versions) == [("A plot is 40 euros.", "A plot is 57 euros.")]
 
 
 def test_two_pairs_with_the_section_are_told_apart_by_their_names():
