@@ -106,8 +106,7 @@ class Evidence:
         if self.kind is QuestionKind.COMPARISON:
             return self._comparison()
         if self._parts:
-            extreme = self._extreme if SUPERLATIVE.search(self._parts[0].question) else None
-            return [extreme[0].quote] if extreme and extreme[1] else self._quotes(self._best_of_parts())
+            return [self._sure_row.quote] if self._sure_row else self._quotes(self._best_of_parts())
         if self._said:
             return self._said
         if self.kind is QuestionKind.LIST:
@@ -229,6 +228,7 @@ class Evidence:
             return Confidence(1.0 if self._prepared.changes else self._section.confidence, 1.0)
         if self.kind is QuestionKind.SUMMARY:
             return SUMMARY_CONFIDENCE
+        least = TABLE_CONFIDENCE if self._sure_row or (self._said and not self._parts) else 0.0
         if self._parts:
             answered = [part for part in self._parts if part.ranked]
             found = [
@@ -236,9 +236,8 @@ class Evidence:
                 for each in answered
             ]
             sums = sum(each.right for each in found), sum(each.answerable for each in found)
-            return Confidence(*(total / len(self._parts) for total in sums))
+            return Confidence(*(max(least, total / len(self._parts)) for total in sums))
         question = self._prepared.standalone_question
-        least = TABLE_CONFIDENCE if self._said or (self._extreme and self._extreme[1]) else 0.0
         expected = expected_content(self._prepared.original_question)
         has_form = expected is None or any(map(expected.cell.search, self._prepared.texts))
         if not has_form or not self._ranked:
@@ -306,6 +305,12 @@ class Evidence:
         is_short = extreme.name and not codes(extreme.name)  # a row says more than its number
         text = extreme.name if is_short or extreme.is_header else format_unit(quote.text)
         return Candidate(text, row, quote, 0.0), extreme.is_certain
+
+    @property
+    def _sure_row(self) -> Candidate | None:
+        """The row with the superlative of the question, or of its first part, if that names what is compared."""
+        is_asked = not self._parts or SUPERLATIVE.search(self._parts[0].question)
+        return self._extreme[0] if is_asked and self._extreme and self._extreme[1] else None
 
     @cached_property
     def _said(self) -> list[Quote]:

@@ -6,6 +6,7 @@ third ranking: "Who owns it?" then finds the chunks of "Which boat sails the Bay
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import zip_longest
 
 from engine.errors import BadRequest
@@ -27,6 +28,7 @@ from engine.trace import Trace
 from store.fusion import rrf
 from store.types import Chunk, Finder, Hit
 
+MAX_TABLE_HITS = 12  # whose tables may have the result that a question asks for
 MAX_OPENINGS = 12  # of the newest documents, in a summary of all
 
 
@@ -42,7 +44,11 @@ def prepare_stages(
         question = corrected(request.question, (hit.chunk.passage for hit in hits), template.is_word)
         rows_of = "" if different else naming_rows(question, request.history)
         follow_up = question if rows_of != question else ""
-        found, table_rows = with_deciding_rows(finder, rows_of, hits, follow_up) if rows_of else (hits, NO_ROWS)
+        found, table_rows = hits, NO_ROWS
+        if rows_of:
+            found, table_rows = with_deciding_rows(
+                finder, rows_of, hits, follow_up, partial(_more, finder, request, rows_of)
+            )
         hits = hits if request.whole_document else found  # those of a whole document stay in its order
         trace.add("search", start_ms)
         with trace.stage("lookup"):
@@ -112,6 +118,12 @@ def fuse_hits(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
         )
         for hits, score in rrf(rankings, key=lambda hit: hit.chunk.id)
     ]
+
+
+def _more(finder: Finder, request: Request, question: str) -> list[Hit]:
+    """Return the hits of a longer search for a question."""
+    *_, hits = _retrieve(finder, replace(request, passages=MAX_TABLE_HITS), question)
+    return hits
 
 
 def _summarized(finder: Finder, request: Request) -> Iterator[list[Hit]]:

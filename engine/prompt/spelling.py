@@ -9,6 +9,9 @@ from engine.text import WORD, split_words
 from store.german import is_german
 
 MIN_LETTERS = 5
+QUESTION_WORDS = {"wich": "which", "whitch": "which", "whch": "which", "waht": "what", "whta": "what", "wat": "what"}
+QUESTION_WORDS |= {"hwo": "how", "whne": "when", "wehn": "when", "wher": "where", "whre": "where"}
+QUESTION_WORD = re.compile(rf"\b(?:{'|'.join(QUESTION_WORDS)})\b", re.I)
 
 
 def corrected(question: str, texts: Iterable[str], is_known: Callable[[str], bool]) -> str:
@@ -17,10 +20,11 @@ def corrected(question: str, texts: Iterable[str], is_known: Callable[[str], boo
     An edit adds a letter, swaps two, or leaves out one of two equal ones: after the first letter, which is rarely
     wrong, and not at the end, where words are inflected. Other letters in place of these make more right words wrong
     than wrong ones right: 'carton' and 'carbon'. Names, which have capitals, stay, and so do German questions: the
-    tokenizers whose tokens are the known words are English.
+    tokenizers whose tokens are the known words are English. Some misspelled question words are known.
 
     is_known  tells whether a word is no misspelling
     """
+    question = QUESTION_WORD.sub(lambda match: QUESTION_WORDS[match[0].lower()], question)
     if is_german(question):
         return question
     words = {word for text in texts for word in split_words(text)}

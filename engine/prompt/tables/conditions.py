@@ -235,8 +235,12 @@ def _date_conditions(question: str, rows: Sequence[Cells]) -> list[Condition] | 
     Of several columns, the question names one, or one is called 'Date'.
     """
     tests = date_tests(question)
-    if not tests or len(tests) > MAX_LIMITS:
-        return [] if tests == [] else None
+    if tests is None or len(tests) > MAX_LIMITS:
+        return None
+    headers = [header for header in _headers(rows) if content_stems(YEAR.sub("", header)) & content_stems(question)]
+    tests = [each for each in tests if not (YEAR.fullmatch(each.text) and has_words(" ".join(headers), each.text))]
+    if not tests:
+        return []
     texts = [text for cells in rows for cell in cells for text in cell]
     columns = _date_columns(rows)
     if not columns:  # a year or a name
@@ -273,6 +277,10 @@ def date_column(question: str, rows: Sequence[Cells], is_strict: bool = False) -
         or [header for header in columns if not is_strict and not STATE_DATE.search(header)]
     )
     return named[0] if len(named) == 1 else None
+
+
+def _headers(rows: Sequence[Cells]) -> list[str]:
+    return list(dict.fromkeys(header for row in rows for header, _ in row))
 
 
 def _date_columns(rows: Sequence[Cells]) -> list[str]:

@@ -24,7 +24,10 @@ FREE = re.compile(
 NEGATIVE_VALUE = re.compile(r"\b(?:not|no|never|none|nicht|nie|kein\w*|without|ohne)\b", re.I)
 MAX_VALUE_WORDS = 4  # after 'not'
 NAME_VALUE = re.compile(r"[A-Z\u00c4\u00d6\u00dc\d]\S*(?: [A-Z\u00c4\u00d6\u00dc\d&]\S*){1,3}")  # of several words
-PART_OF_NAME = re.compile(r"(?<=\w )[A-Z\u00c4\u00d6\u00dc]\w+|\b(?:by|of|from|von|bei) (?:the )?((?:\w+ ?){1,2})")
+PART_OF_NAME = re.compile(
+    r"(?<=\w )[A-Z\u00c4\u00d6\u00dc]\w+|\b(?:by|of|from|at|von|bei) (?:the |der |dem )?((?:\w+ ?){1,2})"
+)
+AT = re.compile(r"\b(?:at|bei) (?:the |der |dem )?(\w+)", re.I)  # a place: each with this word in its name is meant
 GENERIC_PART = re.compile(  # of the names of companies and places
     r"bank|group|company|limited|ltd|services?|foods?|energ\w+|hotels?|school|centre|street|road|lane|house|north|south|east"
     r"|west|new|old|total|cash|card|post"
@@ -106,7 +109,8 @@ def _named(
 def parts_of_names(question: str, rows: Sequence[Cells], understood: Set[str]) -> list[Condition]:
     """Return the conditions of words that are part of one name, which several rows have: 'osei' of 'Ann Osei'.
 
-    Such a word follows 'by' or 'of' or has a capital: others, such as 'open', may say something else.
+    Such a word follows 'by' or 'of' or has a capital: others, such as 'open', may say something else. After 'at' it may
+    be part of several names in one column: 'Lidl Cork' and 'Lidl Douglas'.
     """
     known = understood | content_stems(" ".join({header for row in rows for header, _ in row}))
     asked = (word for match in PART_OF_NAME.finditer(question) for word in split_words(match[1] or match[0]))
@@ -118,14 +122,16 @@ def parts_of_names(question: str, rows: Sequence[Cells], understood: Set[str]) -
     for header, value in counts:
         for each in content_stems(value) & words.keys() - known:
             holders[each].append((header, value))
-    parts = defaultdict[tuple[str, str], list[str]](list)
-    for each, (cell, *others) in holders.items():
-        is_name = NAME_VALUE.fullmatch(cell[1]) and not NEGATIVE_VALUE.search(cell[1])
-        if is_name and not others and counts[cell] >= MIN_SHARED:
-            parts[cell].append(words[each])
+    places = set(map(stem, AT.findall(question)))
+    parts = defaultdict[tuple[str, frozenset[str]], list[str]](list)
+    for each, cells in holders.items():
+        are_names = all(NAME_VALUE.fullmatch(value) and not NEGATIVE_VALUE.search(value) for _, value in cells)
+        is_one = len(cells) == 1 or (each in places and len({header for header, _ in cells}) == 1)
+        if are_names and is_one and sum(counts[cell] for cell in cells) >= MIN_SHARED:
+            parts[cells[0][0], frozenset(value for _, value in cells)].append(words[each])
     return [
-        Condition(header, value, _is_in(frozenset([value])), " ".join(named))
-        for (header, value), named in parts.items()
+        Condition(header, ", ".join(sorted(values)), _is_in(values), " ".join(named))
+        for (header, values), named in parts.items()
     ]
 
 

@@ -5,8 +5,8 @@ table's words and numbers decide, so all of its passages are read.
 """
 
 import re
-from collections.abc import Iterator, Sequence, Set
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence, Set
+from itertools import chain, islice
 
 from engine.prompt.question_kind import ASKS, QuestionKind, question_kind
 from engine.prompt.tables.assigned import ASKS_FOR_TASKS, assigned_rows
@@ -29,7 +29,11 @@ Row = tuple[Cells, Chunk]
 
 
 def with_deciding_rows(
-    finder: Finder, question: str, hits: Sequence[Hit], follow_up: str = ""
+    finder: Finder,
+    question: str,
+    hits: Sequence[Hit],
+    follow_up: str = "",
+    more_hits: Callable[[], Sequence[Hit]] = tuple,
 ) -> tuple[list[Hit], TableRows]:
     """Return hits with the passages before them that have the rows which decide a question, if search found the table.
 
@@ -37,6 +41,7 @@ def with_deciding_rows(
     question asks to name, to list, to count or to add up; none if it does neither.
 
     follow_up  the question without the words of the one before it that it refers to, if any
+    more_hits  searches for more, whose tables are read for a result if those of the hits have none
     """
     kind = question_kind(question)
     is_phrase = kind is QuestionKind.FACT and not ASKS.search(question) and not SUPERLATIVE.search(question)
@@ -44,11 +49,13 @@ def with_deciding_rows(
     has_result = asks_for_result(question) or bool(SUPERLATIVE.search(question))
     has_tasks = bool(ASKS_FOR_TASKS.search(question))
     is_about_rows = is_list or has_result or has_tasks or ASKS_WHICH.search(question)
-    for rows in _tables(finder, hits) if is_about_rows else ():
+    tables = ((rows, True) for rows in _tables(finder, hits)) if is_about_rows else iter(())
+    others = ((rows, False) for search in [more_hits] if has_result for rows in _tables(finder, search()))
+    for rows, is_found in chain(tables, others):
         if follow_up and not _narrows(follow_up, question, [cells for cells, _ in rows]):
             continue
         deciding, result = _deciding_rows(question, rows, is_list, has_result)
-        if deciding:
+        if deciding and (is_found or result):
             chunks = list(dict.fromkeys(rows[index][1] for index in deciding))
             known = {hit.chunk: hit for hit in hits}
             first = [known.get(chunk) or Hit(chunk, 0.0, similarity=None, matched_words=False) for chunk in chunks]

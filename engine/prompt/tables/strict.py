@@ -5,6 +5,7 @@ Counts, sums and lists of rows need that: a wrong one looks as exact as a right 
 
 import re
 from collections.abc import Sequence, Set
+from itertools import pairwise
 
 from engine.prompt.followups import CLITIC
 from engine.prompt.overlap import content_stems, content_words, stem
@@ -13,8 +14,10 @@ from engine.prompt.tables.condition import Condition, without
 from engine.prompt.tables.conditions import ALL_ROWS, conditions, rows_that_meet
 from engine.prompt.tables.named_values import EXCLUDED
 from engine.prompt.tables.wording import in_table_words, is_form
+from engine.text import split_words
 
 NAME_HEADER = re.compile(rf"{PERSON_HEADER.pattern}|(?:\w+[ _])?(?:id|no|nr|nummer|number|code)\W*|#", re.I)
+ROWS = {"lines", "rows", "entries", "transactions", "zeilen", "eintr\u00e4ge", "buchungen"}
 PEOPLE = {"employees", "people", "persons", "staff", "team", "members", "colleagues", "workers"}
 PEOPLE |= {"mitarbeiter", "personal", "personen", "leute", "mitglieder"}
 PERSONAL = re.compile(  # about the user, or about what may be, which no table says
@@ -36,7 +39,7 @@ SUM = re.compile(
 MEAN = re.compile(r"\b(?:on average|average|the mean|durchschnitt\w*|im (?:schnitt|durchschnitt|mittel))\b", re.I)
 SAYS_WHICH = re.compile(r"\b(?:old|big|long|far|often|year|day|date|time|place|part|kind|sort|more|per|lange)\b", re.I)
 EMPTY_WORD = re.compile(
-    r"\b(?:all|c[oa]me|ma[dk]e|g[eo]t|issued|dated?|received?|works?|working|here|placed?|book(?:ed)?|record(?:ed)?"
+    r"\b(?:all|whats|whos|please|pls|bitte|c[oa]me|ma[dk]e|g[eo]t|issued|dated?|received?|works?|working|here|placed?|book(?:ed)?|record(?:ed)?"
     r"|list(?:ed)?|mark(?:ed)?|tied|we hold|up|us|went|go|during|still|currently"
     r"|right now|now|at (?:the moment|present)|noch|gab|liegt|liegen|arbeiten|arbeitet"
     r"|alle[nrs]?|eintr\u00e4ge?|eintrag|gemacht|erfasst|gebucht|verbucht|eingegangen|w\u00e4hrend|hat|hatten?)\b",
@@ -74,6 +77,8 @@ def strict_conditions(
     headers = content_words(" ".join(each.header for each in found))
     explained = set(map(stem, headers)) | set(map(stem, words_of(" ".join(each.words for each in found))))
     explained |= content_stems(f"{about} {header}") - in_cells
+    asked, titles = (set(pairwise(split_words(text))) for text in (question, about))
+    explained |= {stem(word) for pair in asked & titles for word in pair}  # 'card statement', of rows with a card, too
     explained |= set(map(stem, EXCLUDED.findall(question.lower())))  # which `conditions` has understood
 
     def is_explained(word: str) -> bool:
@@ -94,12 +99,12 @@ def listed_by_conditions(question: str, rows: Sequence[Cells], about: str) -> li
 
 
 def row_names(rows: Sequence[Cells], about: str) -> set[str]:
-    """Return what the rows are called: the header of the first column, and if that is a name or number, more words.
+    """Return what the rows are called: rows, the header of the first column, and if that is a name or number, more.
 
     These are those of the document and its headings, and words for people if there is one among them.
     """
     header = rows[0][0][0]
-    names = content_words(header)
+    names = content_words(header) | ROWS
     if NAME_HEADER.fullmatch(header):
         names |= content_words(about)
     if names & PEOPLE and PERSON_HEADER.fullmatch(header):

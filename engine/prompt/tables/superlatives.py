@@ -20,6 +20,7 @@ from engine.prompt.tables.columns import (
     requested_header,
     requested_word,
 )
+from engine.prompt.tables.condition import without
 from engine.prompt.tables.conditions import conditions, date_column, rows_that_meet
 from engine.prompt.tables.dates import MONTHS, are_day_first, full_date
 from engine.prompt.tables.strict import EMPTY, MEAN, is_named, words_of
@@ -41,8 +42,8 @@ MOST = (
     r"|meisten|h\u00f6chste\w*|gr\u00f6\u00dfte\w*|l\u00e4ngste\w*|schwerste\w*|w\u00e4rmste\w*"
     r"|schnellste\w*|teuerste\w*|lauteste\w*|breiteste\w*|tiefste\w*"
 )
-ASKS_WHICH = re.compile(r"\b(?:which|who|whose|welche[rsnm]?|wer|wo|where|what(?!['\u2019]s| is))\b", re.I)
-ASKS_WHAT = re.compile(r"\bwhat(?:['\u2019]s| is)\b|\bwas ist\b", re.I)
+ASKS_WHICH = re.compile(r"\b(?:which|who|whose|welche[rsnm]?|wer|wo|where|what(?!['\u2019]?s| is))\b", re.I)
+ASKS_WHAT = re.compile(r"\bwhat(?:['\u2019]?s| is)\b|\bwas ist\b", re.I)
 ORDINAL = re.compile(
     r"\b(?:second|third|fourth|fifth|\d+(?:nd|rd|th)?|two|three|four|five|zwei(?:t\w*)?|drei|dritt\w*|vier\w*)[ -]$",
     re.I,
@@ -187,16 +188,21 @@ class _Superlative:
         is_counted = bool(self.counted & content_stems(title))
         return self.named(title, self.stems) + self.named(title, self.of_things) + MAX_NOUN_WORDS * is_counted
 
-    def unknown_words(self, rows: Sequence[Cells]) -> set[str]:
-        """Return the words of the question that neither a table nor what it is about has: they may be conditions."""
+    def unknown_words(self, rows: Sequence[Cells], understood: Iterable[str]) -> set[str]:
+        """Return the words of the question that neither a table nor what it is about has: they may be conditions.
+
+        understood  parts of the question that are conditions
+        """
         adjective = split_words(self.after)[:1] if self.dimension else []
         part = next(filter(SUPERLATIVE.search, split_parts(self.question)), self.question)
-        words = words_of(part.replace(self.text, " ", 1), (*EMPTY, GENERIC)) - set(adjective)
-        known = {stem for row in rows for cell in row for text in cell for stem in content_stems(text)}
-        understood = "|".join([AUXILIARY, *(word for word, _ in PERIODS)])
+        part = without(part.replace(f"single {self.text}", " ").replace(self.text, " ", 1), understood)
+        words = words_of(part, (*EMPTY, GENERIC)) - set(adjective)
+        known = {word for row in rows for cell in row for text in cell for word in split_words(text)}
+        known |= set(map(stem, known))
+        verbs = "|".join([AUXILIARY, *(word for word, _ in PERIODS)])
         names = content_words(self.about)
-        unknown = {word for word in words if stem(word) not in known and not is_named(word, names)}
-        return {word for word in unknown if not re.fullmatch(understood, word)}
+        unknown = {word for word in words if not {word, stem(word)} & known and not is_named(word, names)}
+        return {word for word in unknown if not re.fullmatch(verbs, word)}
 
     def _noun_after(self) -> set[str]:
         """Return the words up to the next preposition or verb: 'cheapest organic flour in Rome'."""
@@ -229,13 +235,20 @@ def _extreme_row(asked: _Superlative, rows: Sequence[Cells], similarities: Mappi
         return Extreme(row, name, True, is_header=bool(name))
     met = set(rows_that_meet(found, rows))  # the rows that the question means
     rows_meant = _of_kind([row if index in met else () for index, row in enumerate(rows)], asked.asked)
-    return _extreme_of_column(asked, rows, rows_meant, similarities)
+    return _extreme_of_column(asked, rows, rows_meant, similarities, [each.words for each in found])
 
 
 def _extreme_of_column(
-    asked: _Superlative, rows: Sequence[Cells], rows_meant: Sequence[Cells], similarities: Mapping[str, float]
+    asked: _Superlative,
+    rows: Sequence[Cells],
+    rows_meant: Sequence[Cells],
+    similarities: Mapping[str, float],
+    understood: Sequence[str],
 ) -> Extreme | None:
-    """Return the row of those that are meant, the others are empty, with the extreme value of the column compared."""
+    """Return the row of those that are meant, the others are empty, with the extreme value of the column compared.
+
+    understood  parts of the question that say which rows are meant
+    """
     columns = _columns(rows_meant)
     others = asked.of_things - set(map(stem, asked.asked))
     has_name = any(asked.named(column.title, others) for column in _columns(rows))
@@ -260,7 +273,7 @@ def _extreme_of_column(
         return None  # each has several rows, which are to be added up
     is_clear = is_only and not (label and is_repeated) and bool(dates or asked.fit(column.title))
     name = dict(rows[row]).get(label or "", rows[row][0][1])
-    return Extreme(row, name, is_clear and not asked.unknown_words(rows))
+    return Extreme(row, name, is_clear and not asked.unknown_words(rows, understood))
 
 
 def _extreme_period(asked: _Superlative, rows: Sequence[Cells], kind: str) -> Extreme | None:
@@ -275,7 +288,7 @@ def _extreme_period(asked: _Superlative, rows: Sequence[Cells], kind: str) -> Ex
     lines = [line for line in lines if all(NUMBER.search(value) for _, value in line[2])]
     shared = {index: len(asked.of_things & content_stems(row[0][1])) for index, row, _ in lines}
     meant = [line for line in lines if shared[line[0]] == max(shared.values()) > 0]
-    if not meant and not asked.unknown_words(rows):
+    if not meant and not asked.unknown_words(rows, ()):
         meant = [line for line in lines if is_total(line[1])]
     if len(meant) != 1:
         return None
