@@ -193,7 +193,7 @@ class _Superlative:
 
         understood  parts of the question that are conditions
         """
-        adjective = split_words(self.after)[:1] if self.dimension else []
+        adjective = split_words(self.after)[:1] if self.dimension and PRONOUN.fullmatch(self.text) else []
         part = next(filter(SUPERLATIVE.search, split_parts(self.question)), self.question)
         part = without(part.replace(f"single {self.text}", " ").replace(self.text, " ", 1), understood)
         words = words_of(part, (*EMPTY, GENERIC)) - set(adjective)
@@ -201,7 +201,8 @@ class _Superlative:
         known |= set(map(stem, known))
         verbs = "|".join([AUXILIARY, *(word for word, _ in PERIODS)])
         names = content_words(self.about)
-        unknown = {word for word in words if not {word, stem(word)} & known and not is_named(word, names)}
+        words -= {word for word in words if {word, stem(word)} & known or is_named(word, names)}
+        unknown = {word for word in words if len(word) < MIN_PART or not any(each.endswith(word) for each in known)}
         return {word for word in unknown if not re.fullmatch(verbs, word)}
 
     def _noun_after(self) -> set[str]:

@@ -358,3 +358,12 @@ def test_a_part_of_one_name_that_several_rows_have_is_a_condition():
     groups = kinds("Open Group", "Open Group", "Alder Bank", "Alder Bank", "No Pets", "No Pets")
     for question in ("Which items are open?", "items paid by bank", "items with pets"):
         assert filtered_rows(question, groups) == []  # ordinary words, or denied
+
+
+def test_a_year_in_the_header_that_a_question_names_is_no_date():
+    rows = [
+        [("Supplier", "A"), ("Audit score 2025", "80"), ("Contract until", "2026-05-01")],
+        [("Supplier", "B"), ("Audit score 2025", "70"), ("Contract until", "2025-05-01")],
+    ]
+    assert conditions("Which supplier has the lowest audit score in 2025?", rows) == []
+    assert filtered_rows("Which contracts run until 2025?", rows) == [1]

@@ -107,3 +107,13 @@ def test_many_rows_are_limited_and_a_table_that_was_not_found_is_not_read():
     found, table_rows = with_deciding_rows(finder, "Which orders are open?", [Hit(rows[0], 1.0, 0.5, True)])
     assert (len(found), len(table_rows.rows), table_rows.result) == (MAX_ROW_CHUNKS, 30, "")
     assert with_deciding_rows(None, "Which orders are open?", HITS[:1]) == (HITS[:1], NO_ROWS)
+
+
+def test_a_result_may_come_from_a_table_that_a_longer_search_finds():
+    def more_hits():
+        return HITS
+
+    for question, count in (("How many orders are open?", 2), ("Which orders are open?", 0), ("the largest order", 0)):
+        found, table_rows = with_deciding_rows(FINDER, question, HITS[:1], more_hits=more_hits)
+        assert len(table_rows.rows) == count
+        assert (found == HITS[:1]) == (count == 0)

@@ -293,3 +293,17 @@ def test_only_the_newest_is_found_by_a_start_date():
     rows = table("Name | Start date", "Carla | 2019-04-15", "Eva | 2010-01-15", "Finn | 2021-01-01")
     assert found("Who is the newest employee?", rows) == (2, "Finn")
     assert found("Who is the oldest employee?", rows) is None  # by birth
+
+
+def test_words_of_any_cell_and_parts_that_are_conditions_are_known():
+    rows = table(
+        "Part | Ordered on | Amount | Lead time (weeks)",
+        "K-1 | 2025-01-10 | 20 | 9",
+        "K-2 | 2025-02-10 | 90 | 20",
+        "K-3 | 2025-07-10 | 95 | 12",
+        "K-4 | 2025-03-01 | 10 | 11",
+    )
+    assert extreme_cell("Which part has the longest lead time?", rows, {}) == (1, "K-2", True, False)
+    assert extreme_cell("Which was the single largest order in the first half of 2025?", rows, {}).is_certain
+    assert not extreme_cell("Which was the largest late order?", rows, {}).is_certain
+    assert extreme_cell("whats the longest lead time pls", rows, {}) == (1, "", True, False)

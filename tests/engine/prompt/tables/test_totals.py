@@ -453,3 +453,30 @@ def test_what_the_largest_group_has_is_counted_or_added_up_as_the_question_says(
     assert result("Which customer had the highest quantity in total?") == "Birch (sum: Quantity 61; 2 rows)"
     assert result("Which customer has the most visits?") == ""
     assert result("Which customer had the most late orders?") == ""  # both had one
+
+
+STATEMENT = table(
+    "Date; Merchant; Amount EUR; Holder; Paid by",
+    "2025-01-03; Circle Fuel; 71.20; Ann; app",
+    "2025-02-04; Boylan Pharmacy; 12.30; Ben; app",
+    "2025-02-10; Boylan Pharmacy; 27.85; Ann; debit",
+    "2025-02-11; Lidl Cork; 10.00; Ann; debit",
+    "2025-03-12; Lidl Douglas; 20.00; Ben; debit",
+    "2025-03-20; Card fee; 1.50; Ann; debit",
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "result"),
+    [
+        ("How much did we spend at the pharmacy?", "40.15 \u20ac (sum: Amount EUR; 2 rows; Merchant: Boylan Pharmacy)"),
+        ("How much did we spend at lidl?", "30.00 \u20ac (sum: Amount EUR; 2 rows; Merchant: Lidl Cork, Lidl Douglas)"),
+        ("How much have we paid Boylan Pharmacy?", "40.15 \u20ac (sum: Amount EUR; 2 rows; Merchant: Boylan Pharmacy)"),
+        ("How many lines of the card statement are Ann's?", "4 (Holder: Ann)"),
+        ("How many lines of the card are Ann's?", ""),  # a cell has 'card'
+        ("How much did we spend at the doctor?", ""),
+    ],
+)
+def test_a_statement_is_added_up_by_place_and_its_lines_are_counted(question, result):
+    assert asks_for_result(question)
+    assert result_of_rows(question, STATEMENT, "card_statement_2025.csv")[1] == result
