@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-PARSER_VERSION = 6  # raised when files should be parsed again
+PARSER_VERSION = 7  # raised when files should be parsed again
 COLLECTION = "collection:"  # before a collection's name, where documents are chosen by their ids
 
 

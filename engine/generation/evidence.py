@@ -22,7 +22,7 @@ from engine.generation.confidence import SUMMARY_CONFIDENCE, Confidence, quote_c
 from engine.generation.counterparts import Counterparts
 from engine.generation.document_questions import MAX_ANSWER_UNITS, answers_to_questions, find_answered_question
 from engine.generation.labelled import find_labelled
-from engine.generation.lists import announced, enumerates, judged_lists, likely_list, points_elsewhere
+from engine.generation.lists import announced, enumerates, judged_lists, likely_list, says_what_to_do
 from engine.generation.quotes import Candidate, format_quotes, format_unit, other_quotes, whole_words, with_unit
 from engine.generation.ranking import (
     MAX_EMBEDDED_UNITS,
@@ -351,7 +351,7 @@ class Evidence:
         return next(filter(None, attempts), self.closest()[:1])
 
     def _announced(self) -> list[Quote]:
-        found = announced(self._ranker, self._best) if self._best else []
+        found = announced(self._ranker, self._best, self.kind is QuestionKind.LIST) if self._best else []
         return [self._quote_at(*each) for each in found]
 
     def _best_list(self) -> list[Quote]:
@@ -371,8 +371,9 @@ class Evidence:
 
     def _may_replace_list(self, unit: Unit) -> bool:
         """Return whether a unit can answer instead of a list: a table row, or a sentence that enumerates."""
-        is_pointer = self.kind is QuestionKind.STEPS and points_elsewhere(self._ranker.text(unit))
-        is_row = unit.block.kind == "table" and not is_pointer
+        is_row = unit.block.kind == "table" and (
+            self.kind is not QuestionKind.STEPS or says_what_to_do(self._tables.row(unit))
+        )
         return is_row or (self.kind is QuestionKind.LIST and self._enumerates(unit))
 
     def _enumerates(self, unit: Unit) -> bool:

@@ -13,6 +13,7 @@ from engine.prompt.answer_type import EXCLUSION, expected_content
 from engine.prompt.overlap import content_stems
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.question_kind import QuestionKind
+from engine.prompt.tables.columns import Cells
 from engine.prompt.units import Unit
 from store.markdown import Block
 
@@ -20,6 +21,7 @@ MIN_LIST_ITEMS = 2
 NUM_BEST = 5  # quotes, among which are items of a list that answers although the question asks for none
 MAX_LIST_DISTANCE = 2.0  # nats that such a list is behind the best quote
 MAX_PROCEDURE_CHARS = 900  # of a paragraph that is quoted as the steps of a procedure
+MIN_INSTRUCTION_WORDS = 3
 MAX_EMBEDDED_CHARS = 600  # of a list and the line above it
 # The weights were chosen on the same questions as those of engine.generation.evidence.
 SIMILARITY_WEIGHT = 16.0  # nats per unit of the cosine between the embeddings of question and list
@@ -29,6 +31,8 @@ ENUMERATION = re.compile(r",[^,;]{2,80},? (?:and|or|und|oder|sowie) |;[^;]{2,120
 POINTER = re.compile(r"\b(?:see|siehe) (?:(?:chapter|section|page|kapitel|abschnitt|seite) )?\d", re.I)
 QUESTION = re.compile(r"\?(?:\W|$)")  # of an FAQ, whose answers are no steps
 NUMBER = re.compile(r"\s*\(?\d")
+COUNTS = ("two", "three", "four", "five", "six", "seven")
+COUNTED = re.compile(rf"\b(?:has|have|had|are|were) ({'|'.join(COUNTS)}) (?:[\w-]+ )?\w+s\.$", re.I)
 NUMBERED_TEXT = re.compile(  # steps within a paragraph
     r"(?:^|[.:;!)] )1[.)] .{3,300}?[.;:!)] 2[.)] .{3,300}?[.;:!)] 3[.)] ", re.S
 )
@@ -91,18 +95,23 @@ def likely_list(
     return (passage, block) if is_likely else None
 
 
-def announced(ranker: UnitRanker, quote: Unit) -> list[tuple[int, int, int]]:
+def announced(ranker: UnitRanker, quote: Unit, is_list: bool) -> list[tuple[int, int, int]]:
     """Return where the list or lines are that a quote announces by a colon, or a caption and its rows.
 
-    Each is a passage, a start and an end.
+    For a list also the sentences that it counts: 'The study has four limitations.' Each is a passage, a start and an
+    end.
     """
     if rows := ranker.rows_below(quote)[:MAX_SECTION_UNITS]:
         return [(unit.passage, unit.start, unit.end) for unit in (quote, *rows)]
-    if not ranker.text(quote).endswith(":"):
+    text, below = ranker.text(quote), ranker.units[ranker.units.index(quote) + 1 :]
+    if is_list and (count := COUNTED.search(text)):
+        counted = below[: COUNTS.index(count[1].lower()) + 2]
+        is_one = all(each.block == quote.block and each.passage == quote.passage for each in counted)
+        return [(quote.passage, quote.start, counted[-1].end)] if counted and is_one else []
+    if not text.endswith(":"):
         return []
-    below = ranker.units[ranker.units.index(quote) + 1 :][:2]
-    is_list = bool(below) and (below[0].block.kind == "list" or below[0].block == below[-1].block != quote.block)
-    return [(each.passage, each.block.start, each.block.end) for each in below[:1] if is_list]
+    has_list = bool(below) and (below[0].block.kind == "list" or below[0].block == below[:2][-1].block != quote.block)
+    return [(each.passage, each.block.start, each.block.end) for each in below[:1] if has_list]
 
 
 def enumerates(sentence: str) -> bool:
@@ -110,9 +119,10 @@ def enumerates(sentence: str) -> bool:
     return bool(ENUMERATION.search(sentence))
 
 
-def points_elsewhere(row: str) -> bool:
-    """Return whether a table row only says where the steps are: 'see chapter 6'."""
-    return bool(POINTER.search(row))
+def says_what_to_do(row: Cells) -> bool:
+    """Return whether a table row has an instruction: words, and not only where the steps are, 'see chapter 6'."""
+    has_words = any(len(value.split()) >= MIN_INSTRUCTION_WORDS for _, value in row[1:])
+    return has_words and not any(POINTER.search(value) for _, value in row)
 
 
 def text_of_list(heading: str, text: str) -> str:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from statistics import quantiles
 
 from store.ingest.pdf.aligned import LEADER, TABLE_CAPTION, Item, find_aligned
-from store.ingest.pdf.blocks import NUMBERED, SENTENCE_END, Block, Style, build_blocks
+from store.ingest.pdf.blocks import NUMBERED, SENTENCE_END, Block, Style, build_blocks, counts_on
 from store.ingest.pdf.columns import Box, reading_order
 from store.ingest.pdf.lines import BREAK, Segment, build_segments, glue, join_breaks, rows_of, vocabulary_of
 from store.ingest.pdf.page import Page, Rule, Word
@@ -130,13 +130,9 @@ def _items(region: list[Box], rules: Sequence[Rule]) -> list[Item]:
 
 def _goes_on(block: Block, following: Block) -> bool:
     """Return whether a paragraph goes on in the next column or on the next page."""
-    return (
-        block.kind in ("paragraph", "list")
-        and following.kind == "paragraph"
-        and following.text[0].islower()
-        and not SENTENCE_END.search(block.text)
-        and abs(block.size - following.size) < 0.5
-    )
+    goes_on = following.kind == "paragraph" and following.text[0].islower() and not SENTENCE_END.search(block.text)
+    is_text = block.kind in ("paragraph", "list") and abs(block.size - following.size) < 0.5
+    return is_text and (goes_on or counts_on(block.text, following.text))
 
 
 def _with_captions_first(blocks: Sequence[Block]) -> Iterator[Block]:

@@ -30,6 +30,8 @@ MIN_HEADING_SIZE = 1.14  # relative to the text
 MAX_HEADING_CHARS = 150
 MAX_BOLD_HEADING_CHARS = 100  # in the size of the text; more is a bold paragraph
 MAX_HEADING_LINES = 3
+MAX_LINES = 8  # of a block, in which the item before the next one is
+ITEM_IN_TEXT = re.compile(r"\((\d{1,2}|[A-Za-z])\) ")
 MIN_NUMBERED = 3  # lines that begin with 1, 2, 3 without a dot: a list
 
 
@@ -199,6 +201,20 @@ def _mark_plain_numbers(lines: Sequence[_Line]) -> None:
             items, first = [line], int(number[1])
 
 
+def counts_on(text: str, following: str) -> bool:
+    """Return whether a sentence with '(a) ...; (b) ...;' goes on with the next of these."""
+    *_, last = ["", *(match[1] for match in ITEM_IN_TEXT.finditer(text, 1))]
+    first = ITEM_IN_TEXT.match(following)
+    if not last or first is None or text.rstrip()[-1:] not in (";", ","):
+        return False
+    return _ordinal(last) + 1 == _ordinal(first[1])
+
+
+def _ordinal(item: str) -> int:
+    """Return the number of an item, or that of its letter."""
+    return int(item) if item.isdecimal() else ord(item.lower())
+
+
 def _is_close(line: _Line, following: _Line, style: Style) -> bool:
     """Return whether the distance and size of two lines allow them to be one paragraph."""
     distance = following.baseline - line.baseline
@@ -218,6 +234,8 @@ def _separator(group: Sequence[_Line], line: _Line, style: Style) -> str:
         return "\n"
     if last.bold != line.bold and not (goes_on and not _fits(last, line)):
         return ""
+    if counts_on(" ".join(each.text for each in group[-MAX_LINES:]), line.text):
+        return BREAK
     is_list = bool(first.marker)
     if line.marker:
         is_sure = BULLET.match(line.marker) or is_list or not is_open or _fits(last, line) or line.x0 > last.x0 + 1

@@ -66,3 +66,11 @@ def test_numbers_that_stand_apart_go_on_from_the_page_before():
         for row, line in enumerate(["Press the button.", "Wait for the tone.", "Let go."])
     )
     assert read(page) == "5. Press the button.\n6. Wait for the tone.\n7. Let go."
+
+
+@pytest.mark.parametrize(("last", "is_one"), [("(c) storms", True), ("(d) storms", False)])
+def test_items_within_a_sentence_go_on_with_the_next_one(last, is_one):
+    first = "3.3 These are not counted: (a) planned work, which takes place on Sunday; (b) strikes;"
+    line, page = text(72, 712, last), text(72, 72, last)
+    for found in (read(text(72, 700, first) + line), read(text(72, 700, first), page)):
+        assert (found == f"{first} {last}") == is_one
