@@ -228,7 +228,7 @@ class Evidence:
             return Confidence(1.0 if self._prepared.changes else self._section.confidence, 1.0)
         if self.kind is QuestionKind.SUMMARY:
             return SUMMARY_CONFIDENCE
-        least = TABLE_CONFIDENCE if self._sure_row or (self._said and not self._parts) else 0.0
+        least = TABLE_CONFIDENCE if self._sure_row or (not self._parts and self._said) else 0.0
         if self._parts:
             answered = [part for part in self._parts if part.ranked]
             found = [

@@ -169,7 +169,8 @@ class UnitRanker:
         wanted = (codes(original) if is_whole else set()) or codes(question)  # a follow-up is not about earlier codes
         expected, asks_for_exclusion = expected_content(question), bool(EXCLUSION.search(question))
         asks_why, captions = asks_for_reason(question), set(self.captions.values())
-        asked = set(numbers(question))
+        asks_by = original if is_whole and numbers(original) else question  # 'And 10 days before?' after '40 days'
+        asked = set(numbers(asks_by))
         told = original if is_whole and tells_edition(original) else question
         other = other_editions(told, [hit.chunk.document_name for hit in self._prepared.hits])
         new_words = self._new_words(question, has_editions=bool(other.excluded or other.older))
@@ -179,7 +180,7 @@ class UnitRanker:
             nats = -CAPTION_PENALTY * (unit in captions)
             row = parse_row(text) or []
             is_exact = (
-                wanted & codes(text) or is_in_range(question, row) or asked & set(numbers(row[0][1] if row else ""))
+                wanted & codes(text) or is_in_range(asks_by, row) or asked & set(numbers(row[0][1] if row else ""))
             )
             if is_exact or named_header(question, [name for name, _ in row]):
                 nats += EXACT_WEIGHT

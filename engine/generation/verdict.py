@@ -30,6 +30,11 @@ CONSENT = re.compile(
     r"|by appointment|nach (?:vereinbarung|absprache))\b",
     re.I,
 )
+CONDITION = re.compile(  # which a question may not meet
+    r"\b(?:once (?:I|you|they|he|she|it|we|all|the|your|their)|provided|as soon as|sobald|sofern|erst (?:nach|ab|wenn))"
+    r"\b",
+    re.I,
+)
 VERDICT = re.compile(r"(?:Yes|No|Ja|Nein): ")  # in front of the quote of an answer
 SAID = re.compile(r"(?:yes|no|ja|nein)(?:\s?[,.;:!\u2013-]|$)", re.I)
 YES_WORD = re.compile(r"\b(?:yes|ja)\b", re.I)
@@ -71,7 +76,7 @@ def _row_says_no(question: str, row: Cells) -> bool | None:
 
 
 def _text_says_no(question: str, answer: str) -> bool | None:
-    """Return whether a text means no; None if it depends on a consent.
+    """Return whether a text means no; None if it depends on a consent or condition.
 
     Of several sentences the one that shares most words with the question decides, or of equal ones that with the last
     word of the question, which mostly is its point; and of its clauses, if only some are negative, the one that
@@ -113,7 +118,7 @@ def _text_says_no(question: str, answer: str) -> bool | None:
         clause = parts[0]
     elif len({bool(NEGATION.search(part)) for part in parts}) > 1 and most >= MIN_SHARED and shared.count(most) == 1:
         clause = parts[shared.index(most)]
-    if CONSENT.search(clause) and not CONSENT.search(question):
+    if any(depends.search(clause) and not depends.search(question) for depends in (CONSENT, CONDITION)):
         return None
     if (is_within := _is_within_limit(question, clause)) is not None:
         is_forbidden = bool(FORBIDDEN.search(clause))

@@ -23,6 +23,8 @@ MINIMUM = re.compile(
     rf"|{AMOUNT} (?:and|or|und|oder) (?:above|over|older|more|upwards?|\u00e4lter|mehr|dar\u00fcber)\b",
     re.I,
 )
+DOWNWARDS = re.compile(r"\d ?(?!(?:am|pm|uhr)\b)[^\W\d_]{2,}$", re.I)  # '14 to 3 days' before, but not '10 to 5'
+CHANGE = re.compile(r"\b(?:from|von)\s*$", re.I)  # 'from 14 to 3 days'
 EXCLUSIVE = re.compile(r"(?:over|above|more|older|under|below|less|fewer|\u00fcber|mehr|unter|weniger)\b", re.I)
 
 
@@ -45,6 +47,8 @@ def find_limits(text: str) -> Iterator[Limit]:
     for pattern in (RANGE, MAXIMUM, MINIMUM):
         for match in pattern.finditer(text):
             found = [read_number(digits) for digits in match.groups() if digits]
+            if pattern is RANGE and DOWNWARDS.search(match[0]) and not CHANGE.search(text[: match.start()]):
+                found.sort()
             is_exclusive = pattern is not RANGE and bool(EXCLUSIVE.match(match[0]))
             low = found[0] if pattern is not MAXIMUM else float("-inf")
             high = found[-1] if pattern is not MINIMUM else float("inf")

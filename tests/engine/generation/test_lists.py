@@ -116,6 +116,24 @@ def test_a_row_that_only_says_where_the_steps_are_does_not_replace_them():
     assert texts_of(found.quoted_answer()) == [steps]
 
 
+@pytest.mark.parametrize(
+    "row", ["| Automatic cleaning of the pump | A: no | B: yes |", "| Pump | A: 3 | Price: 9 euros |"]
+)
+def test_a_row_without_an_instruction_does_not_replace_steps(row):
+    steps = "1. Switch it off.\n2. Rinse the pump."
+    text = f"{row}\n\n## Cleaning the pump\n\n{steps}"
+    assert texts_of(evidence("How do I clean the pump?", Scorer("pump"), text).quoted_answer()) == [steps]
+
+
+def test_sentences_that_a_quote_counts_are_the_list():
+    counted = "The study has two small limits. The sample was small. Only water was used."
+    for text, expected in ((f"{counted} It was fun.", counted), ("The study has two limits.", None)):
+        found = evidence("Which limits does the study have?", Scorer("limits"), text).quoted_answer()
+        assert texts_of(found) == [expected or text]
+    found = evidence("How many limits does the study have?", Scorer("two"), counted)
+    assert found.quoted_answer() == []  # a fact
+
+
 RECOMMENDED = "The report is short.\n\nWe recommend:\n\n- to plant trees\n- to keep cattle away\n- to buy a gauge"
 
 

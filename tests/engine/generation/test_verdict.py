@@ -28,6 +28,8 @@ from engine.generation.verdict import verdict
         ("Is it closed on Monday?", "Monday: closed", "Yes"),
         ("Is the deposit refundable?", "The deposit is non-refundable.", "No"),
         ("Are dogs allowed?", "Dogs require the Landlord's written consent.", ""),
+        ("I am new, can I work from home?", "You may work from home once you have been here for a month.", ""),
+        ("Can I work from home once I am trained?", "You may work from home once you are trained.", "Yes"),
         ("Do dogs require consent?", "Dogs require the Landlord's written consent.", "Yes"),
         ("May my dog come to Quill?", "Dogs may come to Saxby and Ellery; Quill has no room for this.", ""),
         ("Kostet das Parken extra?", "Das Parken kostet nichts.", "Nein"),
