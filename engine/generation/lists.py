@@ -28,7 +28,11 @@ SIMILARITY_WEIGHT = 16.0  # nats per unit of the cosine between the embeddings o
 TITLE_WEIGHT = 3.0  # nats for a list below a heading whose words are all in the question
 NUMBERED_WEIGHT = 3.5  # nats for a numbered list as the steps of a procedure
 ENUMERATION = re.compile(r",[^,;]{2,80},? (?:and|or|und|oder|sowie) |;[^;]{2,120};")  # 'a, b and c'
-POINTER = re.compile(r"\b(?:see|siehe) (?:(?:chapter|section|page|kapitel|abschnitt|seite) )?\d", re.I)
+PART = r"(?:chapter|section|page|kapitel|abschnitt|seite) "
+POINTER = re.compile(
+    rf"\b(?:see|siehe) (?:the |die )?(?:(?:{PART})?\d|steps|instructions|below|schritte|anleitung|unten)|\({PART}\d",
+    re.I,
+)
 QUESTION = re.compile(r"\?(?:\W|$)")  # of an FAQ, whose answers are no steps
 NUMBER = re.compile(r"\s*\(?\d")
 COUNTS = ("two", "three", "four", "five", "six", "seven")

@@ -58,7 +58,7 @@ THANKS = re.compile(  # and nothing else that asks for something
 GERMAN_AUXILIARY = (
     r"ist|sind|war|waren|darf|d\u00fcrfen|kann|k\u00f6nnen|muss|m\u00fcssen|soll|hat|haben|gibt|gilt|wird|werden|bin"
 )
-PLURAL = r"(?!(?:was|is|has|does|\w*(?:ss|us))\b)\w+s"
+PLURAL = r"(?:people|children|(?!(?:was|is|has|does|\w*(?:ss|us))\b)\w+s)"
 PLURAL_VERB = (
     r"(?:(?:never|always|also|only|still) )?(?:(?:are|were|do|did|have|must|ca)n.?t|are|were|do(?:es)?|did|has|have|can"
     r"|may|must|will|in|mean|need|cost"

@@ -76,6 +76,7 @@ TIME_TITLE = re.compile(
     r"\btimes?\b|duration|zeit|dauer|\b(?:days?|hours?|minutes?|seconds?|min|sec|tage|stunden)\b", re.I
 )
 MAX_NOUN_WORDS = 4
+MAX_KIND_WORDS = 5  # of a cell that says what kind of thing its row is
 PRONOUN = re.compile(r"most|least|fewest|meisten|wenigsten", re.I)  # 'what is the most that I may spend?'
 SUPERLATIVE = re.compile(
     rf"(?:(?:{ASKS_WHICH.pattern}|{ASKS_WHAT.pattern}).{{0,200}}?\b|^(?:the |der |die |das )?)"
@@ -301,13 +302,13 @@ def _extreme_period(asked: _Superlative, rows: Sequence[Cells], kind: str) -> Ex
 def _of_kind(rows: Sequence[Cells], asked: Set[str]) -> list[Cells]:
     """Keep the rows that have the question's noun, if any row has it: 'Which flour is cheapest?'; empty the others.
 
-    A word may be the end of a compound: 'Mehl' of 'Weizenmehl'.
+    A word may be the end of a compound: 'Mehl' of 'Weizenmehl'. Long texts do not say what a row is.
     """
     headers = {stem for row in rows for header, _ in row for stem in content_stems(header)}
     words = [word for word in asked if stem(word) not in headers]
 
     def has(row: Cells, word: str) -> bool:
-        own = content_words(" ".join(value for _, value in row))
+        own = content_words(" ".join(value for _, value in row if len(value.split()) <= MAX_KIND_WORDS))
         return any(stem(each) == stem(word) or (len(word) >= MIN_PART and each.endswith(word)) for each in own)
 
     known = [word for word in words if any(has(row, word) for row in rows)]
