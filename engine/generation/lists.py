@@ -21,7 +21,8 @@ MIN_LIST_ITEMS = 2
 NUM_BEST = 5  # quotes, among which are items of a list that answers although the question asks for none
 MAX_LIST_DISTANCE = 2.0  # nats that such a list is behind the best quote
 MAX_PROCEDURE_CHARS = 900  # of a paragraph that is quoted as the steps of a procedure
-MIN_INSTRUCTION_WORDS = 3
+MIN_INSTRUCTION_WORDS = 2
+WORD = re.compile(r"[^\W\d_]{3,}")
 MAX_EMBEDDED_CHARS = 600  # of a list and the line above it
 # The weights were chosen on the same questions as those of engine.generation.evidence.
 SIMILARITY_WEIGHT = 16.0  # nats per unit of the cosine between the embeddings of question and list
@@ -36,7 +37,11 @@ POINTER = re.compile(
 QUESTION = re.compile(r"\?(?:\W|$)")  # of an FAQ, whose answers are no steps
 NUMBER = re.compile(r"\s*\(?\d")
 COUNTS = ("two", "three", "four", "five", "six", "seven")
-COUNTED = re.compile(rf"\b(?:has|have|had|are|were) ({'|'.join(COUNTS)}) (?:[\w-]+ )?\w+s\.$", re.I)
+COUNTED = re.compile(
+    rf"\b(?:has|have|had|are|were) ({'|'.join(COUNTS)}) (?:[\w-]+ )?"
+    r"(?!(?:days|weeks|months|years|hours|minutes|floors|rooms|members|employees|attempts|children)\b)\w+s\.$",
+    re.I,
+)
 NUMBERED_TEXT = re.compile(  # steps within a paragraph
     r"(?:^|[.:;!)] )1[.)] .{3,300}?[.;:!)] 2[.)] .{3,300}?[.;:!)] 3[.)] ", re.S
 )
@@ -109,9 +114,9 @@ def announced(ranker: UnitRanker, quote: Unit, is_list: bool) -> list[tuple[int,
         return [(unit.passage, unit.start, unit.end) for unit in (quote, *rows)]
     text, below = ranker.text(quote), ranker.units[ranker.units.index(quote) + 1 :]
     if is_list and (count := COUNTED.search(text)):
-        counted = below[: COUNTS.index(count[1].lower()) + 2]
-        is_one = all(each.block == quote.block and each.passage == quote.passage for each in counted)
-        return [(quote.passage, quote.start, counted[-1].end)] if counted and is_one else []
+        number = COUNTS.index(count[1].lower()) + 2
+        counted = [each for each in below[:number] if (each.passage, each.block) == (quote.passage, quote.block)]
+        return [(quote.passage, quote.start, counted[-1].end)] if len(counted) == number else []
     if not text.endswith(":"):
         return []
     has_list = bool(below) and (below[0].block.kind == "list" or below[0].block == below[:2][-1].block != quote.block)
@@ -125,7 +130,7 @@ def enumerates(sentence: str) -> bool:
 
 def says_what_to_do(row: Cells) -> bool:
     """Return whether a table row has an instruction: words, and not only where the steps are, 'see chapter 6'."""
-    has_words = any(len(value.split()) >= MIN_INSTRUCTION_WORDS for _, value in row[1:])
+    has_words = any(len(WORD.findall(value)) >= MIN_INSTRUCTION_WORDS for _, value in row[1:])
     return has_words and not any(POINTER.search(value) for _, value in row)
 
 

@@ -30,6 +30,7 @@ from store.markdown import MAX_CAPTION_CHARS, Block, parse_row
 OVERLAP_WEIGHT = 0.45  # nats per nat of shared words
 SIMILARITY_WEIGHT = 20.0  # nats per unit of the cosine between the embeddings of question and quote
 TYPE_PENALTY = 4.0  # nats for a quote, span or cell of one word, or without the number, time or name asked for
+UNIT = re.compile(r"\d ?([^\W\d_]{2,})")  # after a number
 EXACT_WEIGHT = 6.0  # nats for the question's code or edition, a row with its number, or what is not covered if asked
 NEWEST_WEIGHT = 2.0  # nats for the newest of several editions, if the question does not say which it means
 CAPTION_PENALTY = 4.0  # nats for the caption of a table, whose rows answer
@@ -169,7 +170,10 @@ class UnitRanker:
         wanted = (codes(original) if is_whole else set()) or codes(question)  # a follow-up is not about earlier codes
         expected, asks_for_exclusion = expected_content(question), bool(EXCLUSION.search(question))
         asks_why, captions = asks_for_reason(question), set(self.captions.values())
-        asks_by = original if is_whole and numbers(original) else question  # 'And 10 days before?' after '40 days'
+        is_new_number = is_whole and bool(
+            set(UNIT.findall(original)) & set(UNIT.findall(question.removesuffix(original)))
+        )
+        asks_by = original if is_new_number else question  # 'And 10 days before?' after '40 days'
         asked = set(numbers(asks_by))
         told = original if is_whole and tells_edition(original) else question
         other = other_editions(told, [hit.chunk.document_name for hit in self._prepared.hits])

@@ -31,8 +31,8 @@ CONSENT = re.compile(
     re.I,
 )
 CONDITION = re.compile(  # which a question may not meet
-    r"\b(?:once (?:I|you|they|he|she|it|we|all|the|your|their)|provided|as soon as|sobald|sofern|erst (?:nach|ab|wenn))"
-    r"\b",
+    r"\b(?:once (?:I|you|they|he|she|it|we|all|the|your|their)|(?<!(?:is|re|be) )provided (?:that|you|they|the|it|your)"
+    r"|as soon as|sobald|sofern|erst (?:nach|ab|wenn))\b",
     re.I,
 )
 VERDICT = re.compile(r"(?:Yes|No|Ja|Nein): ")  # in front of the quote of an answer
@@ -40,6 +40,7 @@ SAID = re.compile(r"(?:yes|no|ja|nein)(?:\s?[,.;:!\u2013-]|$)", re.I)
 YES_WORD = re.compile(r"\b(?:yes|ja)\b", re.I)
 CLAUSE_END = re.compile(r";|,(?= (?:but|however|while|whereas|aber|jedoch|w\u00e4hrend)\b)", re.I)
 COUNTED_UNIT = re.compile(r"\d+-[^\W\d_]+")  # '3-day', which is no code
+MAX_CONDITION_WORDS = 8
 MIN_SHARED = 2  # words of the question in the clause that decides
 MAX_EXCEPTION_WORDS = 5  # after 'only', that say what is allowed
 GERMAN_QUESTION = re.compile(rf"(?:[^,?]{{3,60}}, )?(?:{GERMAN_AUXILIARY}|{VERB_FIRST})\b", re.I)
@@ -118,8 +119,12 @@ def _text_says_no(question: str, answer: str) -> bool | None:
         clause = parts[0]
     elif len({bool(NEGATION.search(part)) for part in parts}) > 1 and most >= MIN_SHARED and shared.count(most) == 1:
         clause = parts[shared.index(most)]
-    if any(depends.search(clause) and not depends.search(question) for depends in (CONSENT, CONDITION)):
+    if CONSENT.search(clause) and not CONSENT.search(question):
         return None
+    if (condition := CONDITION.search(clause)) and not CONDITION.search(question):
+        named = content_stems(" ".join(clause[condition.end() :].split()[:MAX_CONDITION_WORDS]))
+        if not named & stems and not NEGATION.search(clause):
+            return None
     if (is_within := _is_within_limit(question, clause)) is not None:
         is_forbidden = bool(FORBIDDEN.search(clause))
         if is_forbidden and not is_within:  # 'under 6 not allowed': of a child of 7 it says nothing

@@ -30,18 +30,24 @@ FORMER_HEADING = re.compile(
     r"\b(?:old|former|previous|outdated|superseded|alte[mnrs]?|bisherige[mnrs]?|ehemalige[mnrs]?)\b", re.I
 )
 PERIOD = re.compile(  # several years
-    rf"\b(?:since|from|until|till|between|seit|ab|bis|zwischen)\b(?: \w+){{0,4}}? {YEAR.pattern}", re.I
+    rf"\b(?:since|from|until|till|between|seit|ab|bis|zwischen)\b(?: \w+){{0,4}}? (?:{YEAR.pattern}|versions? \d|v\d)",
+    re.I,
 )
 YEAR_IN_NAME = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 VERSION_AT_END = re.compile(
-    r"(?: (?:(?:v|version|edition|rev(?:ision)?|stand|fassung) ?(?P<number>1?\d(?: \d+)*)"
-    r"|version|edition|rev(?:ision)?|stand|fassung|final|signed))+$"
+    r"(?: (?:v ?\d{1,2}(?: \d+)*|(?:version|edition|rev(?:ision)?|stand|fassung)(?: ?\d+)*|final|signed))+$"
+)
+MAX_VERSION = 99
+COPY = re.compile(r" ?\(\d+\)$")  # of a file that was saved again
+VERSION_IN_NAME = re.compile(  # not 'Dyson V8', and no date after 'Stand'
+    r"(?<![^\W_])(?:v|[Vv]ersion|[Ee]dition|[Rr]ev(?:ision)?|[Ff]assung)[ _]?(\d{1,2}(?:\.\d{1,2})*)(?![^\W_])"
 )
 VERSION_NUMBER = r"\d{1,2}(?:\.\d{1,2})*(?!\w)"
-VERSION = re.compile(  # 'v2', 'versions 2.1 and 3.0'
-    rf"\b(?:v|versions?|editions?|rev(?:ision)?s?|fassung(?:en)?)\.? ?({VERSION_NUMBER})"
-    rf"(?:(?: (?:and|or|to|vs\.?|versus|und|oder|zu|auf|bis) |[-\u2013]| [-\u2013] )v?({VERSION_NUMBER}))?",
-    re.I,
+VERSION = re.compile(  # 'v2', 'versions 2.1 and 3.0', but not 'TLS version 1.2'
+    rf"(?<![A-Z] )\b(?:v|(?i:versions?|editions?|rev(?:ision)?s?|fassung(?:en)?) )({VERSION_NUMBER})"
+    rf"(?:(?: (?i:and|or|to|vs\.?|versus|und|oder|zu|auf|bis) |[-\u2013]| [-\u2013] )"
+    rf"(?:v|(?i:version) )?({VERSION_NUMBER}))?"
+    r"(?! (?:days?|weeks?|months?|years?|hours?|minutes?|Tage?n?|Wochen?|Monate?n?|Jahre?n?)\b)",
 )
 
 Edition = tuple[int, ...]  # a year, or the parts of a version's number
@@ -58,13 +64,15 @@ class OtherEditions:
 def edition_of(name: str) -> tuple[str, Edition]:
     """Return what the names of all editions of a document share, and the year or else the version of this one, or ().
 
-    'Travel policy 2023 v3.1.docx' and 'Travel_Policy_2025_FINAL.docx' are editions of the 'travel policy'.
+    'Travel policy 2023 v3.1.docx' and 'Travel_Policy_2025_FINAL.docx' are editions of the 'travel policy'. Years and
+    versions are no editions of one document.
     """
-    years = YEAR_IN_NAME.findall(name)
-    words = " ".join(re.findall(r"[^\W_]+", YEAR_IN_NAME.sub(" ", name.rpartition(".")[0] or name).lower()))
-    version = VERSION_AT_END.search(words)
-    numbers = years[-1:] or re.findall(r"\d+", (version and version["number"]) or "")
-    return VERSION_AT_END.sub("", words), _edition(numbers)
+    title = COPY.sub("", name.rpartition(".")[0] or name)
+    shared = VERSION_AT_END.sub("", " ".join(re.findall(r"[^\W_]+", YEAR_IN_NAME.sub(" ", title).lower())))
+    if years := YEAR_IN_NAME.findall(title):
+        return shared, _edition(years[-1:])
+    version = VERSION_IN_NAME.search(title)
+    return (f"{shared} version", _edition(version[1].split("."))) if version else (shared, ())
 
 
 def editions_in(question: str) -> set[Edition]:
@@ -99,7 +107,9 @@ def other_editions(question: str, names: Sequence[str]) -> OtherEditions:
         shared, edition = edition_of(name)
         if edition:
             groups.setdefault(shared, {}).setdefault(edition, set()).add(position)
-    named, is_told = editions_in(question), tells_edition(question)
+    known = {edition for editions in groups.values() for edition in editions}
+    named = {each for each in editions_in(question) if _is_year(each) or each in known}
+    is_told = tells_edition(question) and (bool(named) or not editions_in(question))
     excluded, older = set[int](), set[int]()
     for editions in groups.values():
         newest = {max(editions)}
@@ -123,6 +133,10 @@ def newer_edition(question: str, names: Sequence[str], cited: Set[int]) -> str:
         return ""
     shared, _ = edition_of(names[min(cited)])
     return max((name for name in names if edition_of(name)[0] == shared), key=lambda name: edition_of(name)[1])
+
+
+def _is_year(edition: Edition) -> bool:
+    return edition > (MAX_VERSION,)
 
 
 def _edition(numbers: Sequence[str]) -> Edition:

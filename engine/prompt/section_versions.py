@@ -46,7 +46,8 @@ WHICH_SECTIONS = re.compile(  # 'Which section is new?', 'Are there new sections
 )
 SINCE = re.compile(rf"\b(?:since|from|seit|than(?: in)?|compared (?:to|with)) {YEAR.pattern}", re.I)
 WHAT_CHANGED = re.compile(  # not 'How did the fee change?'
-    r"\b(?:what|which|list|any|the|was|welche\w*)\b.{0,40}?\b(?:changed?|changes|different|differences?|differs"
+    r"\b(?:what|which|list|any|was (?:hat|haben|ist|sind|wurde)|welche\w*)\b.{0,40}?"
+    r"\b(?:changed?|changes|different|differences?|differs"
     r"|ge\u00e4ndert|\u00c4nderungen|anders|unterschiede?)\b",
     re.I,
 )
@@ -69,7 +70,7 @@ def compare_sections(finder: Finder, request: Request) -> DocumentChanges | None
         topic = topic_of(request.question, f"{old.name} {new.name}")
         units = [located_units(finder.chunks(each.id)) for each in (old, new)] if topic else []
         sections = [_section(each, topic) for each in units]
-        if units and not all(sections) and WHAT_CHANGED.search(request.question):
+        if units and not any(sections) and WHAT_CHANGED.search(request.question):
             sections = [_section(each, topic, has_more_words=True) for each in units]
         if units and all(sections):
             found.append((old, new, sections))
@@ -154,8 +155,12 @@ def topic_of(question: str, names: str) -> set[str]:
 def _section(units: Sequence[LocatedUnit], topic: set[str], has_more_words: bool = False) -> list[LocatedUnit]:
     """Return the text of the first section whose heading has just the words of the topic, but for year and edition.
 
-    It may have more words: 'Passwords and sign-in' for 'passwords'.
+    It may have more words if it is the only one with these: 'Passwords and sign-in' for 'passwords'.
     """
+    if has_more_words:
+        titles = [set(split_words(unit.text)) for unit in units if unit.is_heading]
+        if sum(_is_same(topic, title & singulars_of(topic)) for title in titles) != 1:
+            return []
     level = 0
     found: list[LocatedUnit] = []
     for unit in units:

@@ -11,7 +11,7 @@ from store.german import is_german
 MIN_LETTERS = 5
 QUESTION_WORDS = {"wich": "which", "whitch": "which", "whch": "which", "waht": "what", "whta": "what", "wat": "what"}
 QUESTION_WORDS |= {"hwo": "how", "whne": "when", "wehn": "when", "wher": "where", "whre": "where"}
-QUESTION_WORD = re.compile(rf"\b(?:{'|'.join(QUESTION_WORDS)})\b", re.I)
+QUESTION_WORD = re.compile(rf"^(?:{'|'.join(QUESTION_WORDS)})\b")
 
 
 def corrected(question: str, texts: Iterable[str], is_known: Callable[[str], bool]) -> str:
@@ -24,9 +24,9 @@ def corrected(question: str, texts: Iterable[str], is_known: Callable[[str], boo
 
     is_known  tells whether a word is no misspelling
     """
-    question = QUESTION_WORD.sub(lambda match: QUESTION_WORDS[match[0].lower()], question)
     if is_german(question):
         return question
+    question = QUESTION_WORD.sub(lambda match: QUESTION_WORDS[match[0]], question)
     words = {word for text in texts for word in split_words(text)}
     stems = set(map(stem, words))
 

@@ -12,7 +12,7 @@ from difflib import SequenceMatcher
 from itertools import islice
 
 from engine.prompt.editions import edition_of, without_editions
-from engine.prompt.followups import relevant_turns
+from engine.prompt.followups import YEAR, relevant_turns
 from engine.prompt.pack import PreparedPrompt
 from engine.prompt.units import split_units
 from engine.request import Quote, Request
@@ -195,9 +195,12 @@ def singulars(word: str) -> set[str]:
 
 def in_order(pair: Sequence[Document]) -> tuple[Document, Document]:
     """Return the earlier and the later document: by the editions in their names, else by when they were added."""
-    editions = {document.id: edition_of(document.name)[1] for document in pair}
-    are_named = all(editions.values()) and len(set(editions.values())) == 2
-    one, other = sorted(pair, key=lambda each: (editions[each.id] if are_named else (), each.added_at))
+    years = [tuple(YEAR.findall(document.name.replace("_", " "))) for document in pair]
+    shared, versions = zip(*(edition_of(document.name) for document in pair), strict=True)
+    names: Sequence[Sequence[object]] = years if all(years) else versions if len(set(shared)) == 1 else ((), ())
+    are_named = all(names) and len(set(names)) == 2
+    ordered = dict(zip((document.id for document in pair), names, strict=True)) if are_named else {}
+    one, other = sorted(pair, key=lambda each: (ordered.get(each.id, ()), each.added_at))
     return one, other
 
 

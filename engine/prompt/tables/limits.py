@@ -23,8 +23,12 @@ MINIMUM = re.compile(
     rf"|{AMOUNT} (?:and|or|und|oder) (?:above|over|older|more|upwards?|\u00e4lter|mehr|dar\u00fcber)\b",
     re.I,
 )
-DOWNWARDS = re.compile(r"\d ?(?!(?:am|pm|uhr)\b)[^\W\d_]{2,}$", re.I)  # '14 to 3 days' before, but not '10 to 5'
-CHANGE = re.compile(r"\b(?:from|von)\s*$", re.I)  # 'from 14 to 3 days'
+DOWNWARDS = re.compile(  # '14 to 3 days' before, but no hours: '10 to 5'
+    r"^\W*\d{1,3}\b.*\d ?(?:days?|weeks?|months?|tage?n?|wochen?|monate?n?)$", re.I
+)
+CHANGE = re.compile(  # 'from 14 to 3 days'
+    r"\b(?:from|von|dropped|cut|reduced|lowered|gesenkt|verk\u00fcrzt)\s*$", re.I
+)
 EXCLUSIVE = re.compile(r"(?:over|above|more|older|under|below|less|fewer|\u00fcber|mehr|unter|weniger)\b", re.I)
 
 

@@ -30,7 +30,7 @@ PART_OF_NAME = re.compile(
 AT = re.compile(r"\b(?:at|bei) (?:the |der |dem )?(\w+)", re.I)  # a place: each with this word in its name is meant
 GENERIC_PART = re.compile(  # of the names of companies and places
     r"bank|group|company|limited|ltd|services?|foods?|energ\w+|hotels?|school|centre|street|road|lane|house|north|south|east"
-    r"|west|new|old|total|cash|card|post"
+    r"|west|new|old|total|cash|card|post|office|home|work|night|airport|station|shop|first|last|least|most"
 )
 MIN_SHARED = 2  # rows with a name that a part of it names
 
@@ -110,7 +110,7 @@ def parts_of_names(question: str, rows: Sequence[Cells], understood: Set[str]) -
     """Return the conditions of words that are part of one name, which several rows have: 'osei' of 'Ann Osei'.
 
     Such a word follows 'by' or 'of' or has a capital: others, such as 'open', may say something else. After 'at' it may
-    be part of several names in one column: 'Lidl Cork' and 'Lidl Douglas'.
+    begin several names in one column: 'Lidl Cork' and 'Lidl Douglas'.
     """
     known = understood | content_stems(" ".join({header for row in rows for header, _ in row}))
     asked = (word for match in PART_OF_NAME.finditer(question) for word in split_words(match[1] or match[0]))
@@ -126,7 +126,10 @@ def parts_of_names(question: str, rows: Sequence[Cells], understood: Set[str]) -
     parts = defaultdict[tuple[str, frozenset[str]], list[str]](list)
     for each, cells in holders.items():
         are_names = all(NAME_VALUE.fullmatch(value) and not NEGATIVE_VALUE.search(value) for _, value in cells)
-        is_one = len(cells) == 1 or (each in places and len({header for header, _ in cells}) == 1)
+        begin_so = len({header for header, _ in cells}) == 1 and all(
+            content_stems(split_words(value)[0]) == {each} for _, value in cells
+        )
+        is_one = len(cells) == 1 or (each in places and begin_so)
         if are_names and is_one and sum(counts[cell] for cell in cells) >= MIN_SHARED:
             parts[cells[0][0], frozenset(value for _, value in cells)].append(words[each])
     return [

@@ -8,13 +8,15 @@ import re
 from collections.abc import Callable, Iterator, Sequence, Set
 from itertools import chain, islice
 
+from engine.prompt.overlap import content_stems
 from engine.prompt.question_kind import ASKS, QuestionKind, question_kind
 from engine.prompt.tables.assigned import ASKS_FOR_TASKS, assigned_rows
 from engine.prompt.tables.columns import Cells
 from engine.prompt.tables.conditions import conditions, rows_that_meet
-from engine.prompt.tables.strict import ALL, EMPTY, listed_by_conditions, strict_conditions
+from engine.prompt.tables.dates import DATE, PART_OF_YEAR
+from engine.prompt.tables.strict import ALL, EMPTY, ROWS, SUM, listed_by_conditions, strict_conditions
 from engine.prompt.tables.superlatives import ASKS_WHICH, SUPERLATIVE, extreme_cell
-from engine.prompt.tables.totals import AND, COUNTED, NO_ROWS, TableRows, asks_for_result, result_of_rows
+from engine.prompt.tables.totals import AMOUNT_WORD, AND, COUNTED, NO_ROWS, TableRows, asks_for_result, result_of_rows
 from engine.prompt.tables.yes_no import said_rows
 from store.markdown import parse_row
 from store.types import Chunk, Finder, Hit
@@ -55,7 +57,9 @@ def with_deciding_rows(
         if follow_up and not _narrows(follow_up, question, [cells for cells, _ in rows]):
             continue
         deciding, result = _deciding_rows(question, rows, is_list, has_result)
-        if deciding and (is_found or result):
+        if deciding and (
+            is_found or (result and _is_meant(question, [cells for cells, _ in rows], rows[0][1].subject))
+        ):
             chunks = list(dict.fromkeys(rows[index][1] for index in deciding))
             known = {hit.chunk: hit for hit in hits}
             first = [known.get(chunk) or Hit(chunk, 0.0, similarity=None, matched_words=False) for chunk in chunks]
@@ -65,6 +69,15 @@ def with_deciding_rows(
             meant = tuple(rows[index][0] for index in deciding) if are_meant else ()
             return ordered[: max(len(hits), len(first))], TableRows(meant, result)
     return list(hits), NO_ROWS
+
+
+def _is_meant(question: str, rows: Sequence[Cells], about: str) -> bool:
+    """Return whether a question names a value of a table, a column or what it is about, not only dates and amounts."""
+    question = DATE.sub(" ", PART_OF_YEAR.sub(" ", question))
+    asked = content_stems(AMOUNT_WORD.sub(" ", SUM.sub(" ", question))) - content_stems(" ".join(ROWS))
+    headers = " ".join(header for header, _ in rows[0])
+    named = " ".join(each.words for each in conditions(question, rows) or ())
+    return bool(asked & content_stems(f"{headers} {about} {named}"))
 
 
 def _tables(finder: Finder, hits: Sequence[Hit]) -> Iterator[list[Row]]:

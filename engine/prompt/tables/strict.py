@@ -13,11 +13,11 @@ from engine.prompt.tables.columns import PERSON_HEADER, Cells, requested_header
 from engine.prompt.tables.condition import Condition, without
 from engine.prompt.tables.conditions import ALL_ROWS, conditions, rows_that_meet
 from engine.prompt.tables.named_values import EXCLUDED
-from engine.prompt.tables.wording import in_table_words, is_form
+from engine.prompt.tables.wording import has_forms, in_table_words, is_form
 from engine.text import split_words
 
 NAME_HEADER = re.compile(rf"{PERSON_HEADER.pattern}|(?:\w+[ _])?(?:id|no|nr|nummer|number|code)\W*|#", re.I)
-ROWS = {"lines", "rows", "entries", "transactions", "zeilen", "eintr\u00e4ge", "buchungen"}
+ROWS = {"lines", "rows", "entries", "zeilen", "eintr\u00e4ge"}  # of any table, unless it has something called so
 PEOPLE = {"employees", "people", "persons", "staff", "team", "members", "colleagues", "workers"}
 PEOPLE |= {"mitarbeiter", "personal", "personen", "leute", "mitglieder"}
 PERSONAL = re.compile(  # about the user, or about what may be, which no table says
@@ -51,6 +51,9 @@ LIST_WORD = re.compile(  # likewise, of a question that asks for a list
     r"|there|from|due|assigned|owned|belong\w*|costs?|kosten|kostet|orte?|nenn\w*|zeig\w*|liste\w*|gibt|stehen|sind)\b",
     re.I,
 )
+OF_TITLE = re.compile(  # 'lines of the card statement'
+    r"\b(?:of|in|on|from|according to|laut|in|auf) (?:the|this|my|our|der|dem|diesem) ((?:\w+ ){1,3}\w+)", re.I
+)
 SHOW_ME = re.compile(r"\b(?:show|give|tell|find|zeige?|nenne?) (?:me|us|mir|uns)\b", re.I)
 MIN_VERB = 3  # letters of the verb of a header
 
@@ -77,8 +80,9 @@ def strict_conditions(
     headers = content_words(" ".join(each.header for each in found))
     explained = set(map(stem, headers)) | set(map(stem, words_of(" ".join(each.words for each in found))))
     explained |= content_stems(f"{about} {header}") - in_cells
-    asked, titles = (set(pairwise(split_words(text))) for text in (question, about))
-    explained |= {stem(word) for pair in asked & titles for word in pair}  # 'card statement', of rows with a card, too
+    titles = set(pairwise(split_words(about)))
+    asked = {pair for match in OF_TITLE.finditer(question) for pair in pairwise(split_words(match[1]))}
+    explained |= {stem(word) for pair in asked & titles for word in pair}  # though a cell has 'card', too
     explained |= set(map(stem, EXCLUDED.findall(question.lower())))  # which `conditions` has understood
 
     def is_explained(word: str) -> bool:
@@ -104,7 +108,8 @@ def row_names(rows: Sequence[Cells], about: str) -> set[str]:
     These are those of the document and its headings, and words for people if there is one among them.
     """
     header = rows[0][0][0]
-    names = content_words(header) | ROWS
+    texts = {text for row in rows for cell in row for text in cell}
+    names = content_words(header) | {word for word in ROWS if not any(has_forms(text, word) for text in texts)}
     if NAME_HEADER.fullmatch(header):
         names |= content_words(about)
     if names & PEOPLE and PERSON_HEADER.fullmatch(header):

@@ -77,6 +77,7 @@ TIME_TITLE = re.compile(
 )
 MAX_NOUN_WORDS = 4
 MAX_KIND_WORDS = 5  # of a cell that says what kind of thing its row is
+GERMAN = re.compile(r"ste[mnrs]?$|meisten|wenigsten", re.I)  # of a superlative
 PRONOUN = re.compile(r"most|least|fewest|meisten|wenigsten", re.I)  # 'what is the most that I may spend?'
 SUPERLATIVE = re.compile(
     rf"(?:(?:{ASKS_WHICH.pattern}|{ASKS_WHAT.pattern}).{{0,200}}?\b|^(?:the |der |die |das )?)"
@@ -203,7 +204,8 @@ class _Superlative:
         verbs = "|".join([AUXILIARY, *(word for word, _ in PERIODS)])
         names = content_words(self.about)
         words -= {word for word in words if {word, stem(word)} & known or is_named(word, names)}
-        unknown = {word for word in words if len(word) < MIN_PART or not any(each.endswith(word) for each in known)}
+        parts = {word for word in words & self.asked if GERMAN.search(self.text) and len(word) >= MIN_PART}
+        unknown = words - {word for word in parts if any(each.endswith(word) for each in known)}  # 'Mehl'
         return {word for word in unknown if not re.fullmatch(verbs, word)}
 
     def _noun_after(self) -> set[str]:

@@ -25,6 +25,7 @@ from engine.prompt.tables.columns import (
 )
 from engine.prompt.tables.condition import Condition
 from engine.prompt.tables.conditions import UNIT_HEADER, conditions, rows_that_meet
+from engine.prompt.tables.named_values import EXCLUDED
 from engine.prompt.tables.strict import (
     EMPTY,
     MEAN,
@@ -66,7 +67,7 @@ AMOUNT_WORD = re.compile(
     re.I,
 )
 PAID = re.compile(r"\b(?:un)?(?:paid|pays?|bezahlt?|gezahlt|bezahlen|zahlen|eingenommen)\b", re.I)
-PAID_BY = re.compile(r"\b(?:paid|bezahlt|gezahlt)[ _](?:by|from|via|von|durch|mit)\b", re.I)  # by whom, not whether
+PAID_BY = re.compile(r"(?:paid|bezahlt|gezahlt)[ _](?:by|from|via|von|durch|mit)", re.I)  # by whom, not whether
 NUMBER_OF = re.compile(
     r"\b(?:number|count|quantity|anzahl|zahl) (?:of|der|an|von)(?: the| all)? (\w+)|\banzahl\b", re.I
 )
@@ -158,7 +159,10 @@ def _counted(question: str, rows: Sequence[Cells], about: str) -> tuple[list[int
     asked = [word for word in words_of(question, EMPTY) if not is_named(word, names)]
     met = rows_that_meet(found, rows) if found or not asked else []
     is_name = any(is_named(head, names) for head in heads)
-    is_once = len({rows[index][0][1] for index in met}) == len(met) or any(is_named(head, ROWS) for head in heads)
+    counts_rows = any(is_named(head, ROWS) for head in heads)
+    if counts_rows and any(each.header == rows[0][0][0] for each in found):  # of one row
+        return [], ""
+    is_once = counts_rows or len({rows[index][0][1] for index in met}) == len(met)
     if not met or not is_name or not is_once:
         return [], ""
     return met, f"{len(met)} ({'; '.join(map(str, found))})" if found else str(len(met))
@@ -288,9 +292,16 @@ def _is_unclear(question: str, rows: Sequence[Cells], header: str, found: Sequen
     """Return whether a number names a part of its own column: 'room 203'; or 'paid' a state, which is no condition."""
     is_own = any(each.header == header and cell_number(each.text.split(", ")[0]) is not None for each in found)
     is_paid = PAID.search(question) and not any(PAID.search(f"{each.header} {each.words}") for each in found)
-    texts = {text for row in rows for cell in row if cell[0] != header for text in cell}
-    has_state = any(PAID.search(PAID_BY.sub("", text)) for text in texts)
+    cells = {cell for row in rows for cell in row if cell[0] != header}
+    by_whom = {name for name, _ in cells if PAID_BY.fullmatch(name) and all(_has_value(row, name) for row in rows)}
+    texts = {text for name, value in cells for text in ((value,) if name in by_whom else (name, value))}
+    has_state = any(map(PAID.search, texts))
     return is_own or bool(is_paid and has_state)
+
+
+def _has_value(row: Cells, header: str) -> bool:
+    value = dict(row).get(header, "").strip()
+    return not NO_VALUE.fullmatch(value) and not EXCLUDED.search(f"{value} ")
 
 
 def _can_be_added(rows: Sequence[Cells], header: str, is_mean: bool) -> bool:

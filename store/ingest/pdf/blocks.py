@@ -31,7 +31,8 @@ MAX_HEADING_CHARS = 150
 MAX_BOLD_HEADING_CHARS = 100  # in the size of the text; more is a bold paragraph
 MAX_HEADING_LINES = 3
 MAX_LINES = 8  # of a block, in which the item before the next one is
-ITEM_IN_TEXT = re.compile(r"\((\d{1,2}|[A-Za-z])\) ")
+MIN_ITEMS = 2  # within it
+ITEM_IN_TEXT = re.compile(r"(?<!\S)\((\d{1,2}|[A-Za-z])\) ")  # not 'clause 4(a)'
 MIN_NUMBERED = 3  # lines that begin with 1, 2, 3 without a dot: a list
 
 
@@ -203,11 +204,11 @@ def _mark_plain_numbers(lines: Sequence[_Line]) -> None:
 
 def counts_on(text: str, following: str) -> bool:
     """Return whether a sentence with '(a) ...; (b) ...;' goes on with the next of these."""
-    *_, last = ["", *(match[1] for match in ITEM_IN_TEXT.finditer(text, 1))]
-    first = ITEM_IN_TEXT.match(following)
-    if not last or first is None or text.rstrip()[-1:] not in (";", ","):
+    items, first = ITEM_IN_TEXT.findall(text), ITEM_IN_TEXT.match(following)
+    if len(items) < MIN_ITEMS or first is None or text.rstrip()[-1:] not in (";", ","):
         return False
-    return _ordinal(last) + 1 == _ordinal(first[1])
+    counted = [_ordinal(item) for item in (*items, first[1])]
+    return items[0] in ("1", "a", "A") and counted == list(range(counted[0], counted[0] + len(counted)))
 
 
 def _ordinal(item: str) -> int:

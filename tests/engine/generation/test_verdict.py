@@ -29,6 +29,12 @@ from engine.generation.verdict import verdict
         ("Is the deposit refundable?", "The deposit is non-refundable.", "No"),
         ("Are dogs allowed?", "Dogs require the Landlord's written consent.", ""),
         ("I am new, can I work from home?", "You may work from home once you have been here for a month.", ""),
+        ("Is breakfast free?", "Breakfast is provided free of charge.", "Yes"),
+        (
+            "Can orders be cancelled after the parcel has shipped?",
+            "Orders cannot be cancelled once the parcel has shipped.",
+            "No",
+        ),
         ("Can I work from home once I am trained?", "You may work from home once you are trained.", "Yes"),
         ("Do dogs require consent?", "Dogs require the Landlord's written consent.", "Yes"),
         ("May my dog come to Quill?", "Dogs may come to Saxby and Ellery; Quill has no room for this.", ""),

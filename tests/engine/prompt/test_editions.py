@@ -57,9 +57,28 @@ def test_names_without_a_year_have_a_version(question, excluded):
 
 
 @pytest.mark.parametrize(
+    "question",
+    [
+        "Does it need TLS version 2?",
+        "Which Windows version 11 is allowed?",
+        "the latest version 2 days before",
+        "12 V 2 A",
+    ],
+)
+def test_other_versions_are_no_editions(question):
+    names = ["policy v2.pdf", "policy v3.pdf"]
+    assert 1 not in (found := other_editions(question, names)).older and 1 not in found.excluded
+
+
+def test_years_and_versions_are_not_compared():
+    found = other_editions("What is the current limit?", ["policy 2019.pdf", "policy v3.pdf"])
+    assert not found.excluded and not found.older
+
+
+@pytest.mark.parametrize(
     ("question", "named", "rest"),
     [
-        ("What changed between version 2.1 and version 3.0?", {(2, 1), (3,)}, "What changed between  and ?"),
+        ("What changed between version 2.1 and version 3.0?", {(2, 1), (3,)}, "What changed between ?"),
         ("versions 2 and 3 of the policy", {(2,), (3,)}, " of the policy"),
         ("What changed from v2.1 to v3?", {(2, 1), (3,)}, "What changed from ?"),
         ("Which version has 3 pages since 2023?", {(2023,)}, "Which version has 3 pages since ?"),
@@ -92,9 +111,13 @@ def test_a_heading_tells_what_is_no_longer_in_force_unless_the_question_asks_for
         ("works meeting 2025-03-11.md", ("works meeting 03 11", (2025,))),
         ("Hausordnung 2022 Stand 3.pdf", ("hausordnung", (2022,))),
         ("Volvo V60 manual 2019.pdf", ("volvo v60 manual", (2019,))),
-        ("Volvo V60.pdf", ("volvo v60", ())),
-        ("security_policy_v2.1.pdf", ("security policy", (2, 1))),
-        ("Security policy (version 3.0).docx", ("security policy", (3,))),
+        ("Volvo V60.pdf", ("volvo", ())),  # a product
+        ("Messe Stand 12.pdf", ("messe", ())),
+        ("Preisliste Stand 03-2024.pdf", ("preisliste", (2024,))),
+        ("Travel policy 2025 v02.docx", ("travel policy", (2025,))),
+        ("security_policy_v2.1.pdf", ("security policy version", (2, 1))),
+        ("Security policy (version 3.0).docx", ("security policy version", (3,))),
+        ("Handbook v3 (2).docx", ("handbook version", (3,))),
     ],
 )
 def test_the_names_of_editions_share_all_but_years_and_versions(name, expected):

@@ -74,3 +74,14 @@ def test_items_within_a_sentence_go_on_with_the_next_one(last, is_one):
     line, page = text(72, 712, last), text(72, 72, last)
     for found in (read(text(72, 700, first) + line), read(text(72, 700, first), page)):
         assert (found == f"{first} {last}") == is_one
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "The tenant must: (a) pay the rent;\n(b) keep the flat clean;\n(c) not smoke;",
+        "(a) the rent named in clause 4(a) below;\n(b) the deposit;\n(c) the keys;",
+    ],
+)
+def test_items_on_lines_of_their_own_stay_there(lines):
+    assert "\n(b)" in read(text(72, 100, lines)).replace("\n\n", "\n")

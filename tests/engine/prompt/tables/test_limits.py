@@ -17,6 +17,8 @@ from engine.prompt.tables.limits import find_limits, is_in_range, limits
         ("the price is 12 euros", None),
         ("10 to 5", None),
         ("10 to 5 pm", None),
+        ("open 9 to 5 Monday to Friday", None),
+        ("cut 30 to 10 days", None),
         ("14 to 3 days before", (3, 14)),
         ("lowered from 14 to 3 days", None),
         ("between 5 and 7 days", (5, 7)),

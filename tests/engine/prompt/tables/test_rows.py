@@ -117,3 +117,16 @@ def test_a_result_may_come_from_a_table_that_a_longer_search_finds():
         found, table_rows = with_deciding_rows(FINDER, question, HITS[:1], more_hits=more_hits)
         assert len(table_rows.rows) == count
         assert (found == HITS[:1]) == (count == 0)
+
+
+def test_the_table_of_a_longer_search_has_to_be_about_the_question():
+    rows = [f"| Name: {n} | Started: 2024-03-{n:02} | Salary: \u20ac{n}00 |" for n in range(1, 10)]
+    chunks = split(rows, "staff")
+    finder = SimpleNamespace(chunks=lambda document: {"staff": chunks, "note": [NOTE]}[document])
+    for question, found, other in (
+        ("How much did we spend in total in March?", 9, 0),
+        ("What is the total salary in March?", 9, 9),
+    ):
+        hit = Hit(chunks[0], 1.0, 0.5, True)
+        assert len(with_deciding_rows(finder, question, [hit])[1].rows) == found
+        assert len(with_deciding_rows(finder, question, HITS[:1], more_hits=lambda hit=hit: [hit])[1].rows) == other

@@ -307,3 +307,10 @@ def test_words_of_any_cell_and_parts_that_are_conditions_are_known():
     assert extreme_cell("Which was the single largest order in the first half of 2025?", rows, {}).is_certain
     assert not extreme_cell("Which was the largest late order?", rows, {}).is_certain
     assert extreme_cell("whats the longest lead time pls", rows, {}) == (1, "", True, False)
+
+
+def test_the_end_of_a_name_is_no_name():
+    rows = table("Order | Contact | Amount", "O-1 | Hanna | 20", "O-2 | Martina | 90", "O-3 | Johanna | 40")
+    for name in ("Anna", "Tina"):
+        result = extreme_cell(f"Which order of {name} has the highest amount?", rows, {})
+        assert result is None or not result.is_certain

@@ -480,3 +480,46 @@ STATEMENT = table(
 def test_a_statement_is_added_up_by_place_and_its_lines_are_counted(question, result):
     assert asks_for_result(question)
     assert result_of_rows(question, STATEMENT, "card_statement_2025.csv")[1] == result
+
+
+@pytest.mark.parametrize(
+    ("header", "values"),
+    [
+        ("Status", ["Paid by card", "Open", "Paid by transfer", "Overdue"]),
+        ("Paid by", ["card", "\u2013", "transfer", "not yet"]),
+        ("To be paid by", ["May", "June", "July", "May"]),
+    ],
+)
+def test_what_may_be_unpaid_is_not_added_up_as_paid(header, values):
+    rows = table(f"No; Amount EUR; {header}", *(f"R-{n}; {10 * n}; {value}" for n, value in enumerate(values, 1)))
+    assert result_of_rows("How much was paid in total?", rows, "")[1] == ""
+
+
+@pytest.mark.parametrize(
+    ("question", "headers"),
+    [
+        ("How many transactions were there in March?", "Month; Card transactions; Refunds"),
+        ("How many lines are stopped?", "Machine; Production line; Status"),
+        ("How many lines does M-1 have?", "Machine; Product; Status"),
+    ],
+)
+def test_lines_of_something_else_are_not_counted(question, headers):
+    rows = table(headers, "M-1; 210; stopped", "March; 90; stopped", "M-3; 12; running")
+    assert result_of_rows(question, rows, "list")[1] == ""
+
+
+def test_places_of_several_kinds_are_not_joined():
+    rows = table(
+        "Name; Location; Salary",
+        "Ann; Head Office; 40",
+        "Ben; Home Office; 50",
+        "Cem; Head Office; 60",
+        "Eva; Office Park; 1",
+    )
+    for question in ("How many people work at the office?", "What is the average salary at home?"):
+        assert result_of_rows(question, rows, "staff")[1] == ""
+
+
+def test_the_name_of_a_document_is_no_condition_only_where_the_question_names_the_document():
+    rows = table("Item; Kind; Amount", "Paint white; Paint; 20", "Brush; Tool; 30", "Tape; Tool; 1")
+    assert result_of_rows("How much paint stock is there in total?", rows, "paint stock list")[1] == ""
