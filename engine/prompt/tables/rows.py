@@ -6,7 +6,7 @@ table's words and numbers decide, so all of its passages are read.
 
 import re
 from collections.abc import Callable, Iterator, Sequence, Set
-from itertools import chain, islice
+from itertools import islice
 
 from engine.prompt.overlap import content_stems
 from engine.prompt.question_kind import ASKS, QuestionKind, question_kind
@@ -51,9 +51,8 @@ def with_deciding_rows(
     has_result = asks_for_result(question) or bool(SUPERLATIVE.search(question))
     has_tasks = bool(ASKS_FOR_TASKS.search(question))
     is_about_rows = is_list or has_result or has_tasks or ASKS_WHICH.search(question)
-    tables = ((rows, True) for rows in _tables(finder, hits)) if is_about_rows else iter(())
-    others = ((rows, False) for search in [more_hits] if has_result for rows in _tables(finder, search()))
-    for rows, is_found in chain(tables, others):
+    more = more_hits if has_result else tuple
+    for rows, is_found in _tables_to_read(finder, hits, more) if is_about_rows else ():
         if follow_up and not _narrows(follow_up, question, [cells for cells, _ in rows]):
             continue
         deciding, result = _deciding_rows(question, rows, is_list, has_result)
@@ -69,6 +68,16 @@ def with_deciding_rows(
             meant = tuple(rows[index][0] for index in deciding) if are_meant else ()
             return ordered[: max(len(hits), len(first))], TableRows(meant, result)
     return list(hits), NO_ROWS
+
+
+def _tables_to_read(
+    finder: Finder, hits: Sequence[Hit], more_hits: Callable[[], Sequence[Hit]]
+) -> Iterator[tuple[list[Row], bool]]:
+    """Yield the rows of each table, and whether it is one of the hits or of a longer search, which follow."""
+    for rows in _tables(finder, hits):
+        yield rows, True
+    for rows in _tables(finder, more_hits()):
+        yield rows, False
 
 
 def _is_meant(question: str, rows: Sequence[Cells], about: str) -> bool:

@@ -39,7 +39,8 @@ SUM = re.compile(
 MEAN = re.compile(r"\b(?:on average|average|the mean|durchschnitt\w*|im (?:schnitt|durchschnitt|mittel))\b", re.I)
 SAYS_WHICH = re.compile(r"\b(?:old|big|long|far|often|year|day|date|time|place|part|kind|sort|more|per|lange)\b", re.I)
 EMPTY_WORD = re.compile(
-    r"\b(?:all|whats|whos|please|pls|bitte|c[oa]me|ma[dk]e|g[eo]t|issued|dated?|received?|works?|working|here|placed?|book(?:ed)?|record(?:ed)?"
+    r"\b(?:whats|whos|please|pls|bitte"
+    r"|all|c[oa]me|ma[dk]e|g[eo]t|issued|dated?|received?|works?|working|here|placed?|book(?:ed)?|record(?:ed)?"
     r"|list(?:ed)?|mark(?:ed)?|tied|we hold|up|us|went|go|during|still|currently"
     r"|right now|now|at (?:the moment|present)|noch|gab|liegt|liegen|arbeiten|arbeitet"
     r"|alle[nrs]?|eintr\u00e4ge?|eintrag|gemacht|erfasst|gebucht|verbucht|eingegangen|w\u00e4hrend|hat|hatten?)\b",
@@ -52,7 +53,7 @@ LIST_WORD = re.compile(  # likewise, of a question that asks for a list
     re.I,
 )
 OF_TITLE = re.compile(  # 'lines of the card statement'
-    r"\b(?:of|in|on|from|according to|laut|in|auf) (?:the|this|my|our|der|dem|diesem) ((?:\w+ ){1,3}\w+)", re.I
+    r"\b(?:of|in|on|from|according to|laut|auf) (?:the|this|my|our|der|dem|diesem) ((?:\w+ ){1,3}\w+)", re.I
 )
 SHOW_ME = re.compile(r"\b(?:show|give|tell|find|zeige?|nenne?) (?:me|us|mir|uns)\b", re.I)
 MIN_VERB = 3  # letters of the verb of a header
