@@ -41,7 +41,7 @@ from engine.generation.summary import format_sections, summary_units, topic_unit
 from engine.generation.tables import Tables
 from engine.generation.verdict import SAID, verdict
 from engine.prompt.answer_type import PERSON, asks_for_more, expected_content, words_before
-from engine.prompt.editions import without_editions
+from engine.prompt.editions import VERSION, without_editions
 from engine.prompt.named_documents import several_documents
 from engine.prompt.overlap import CHOICE_WORDS, content_words, unsupported_words
 from engine.prompt.pack import PreparedPrompt
@@ -250,14 +250,9 @@ class Evidence:
 
     @cached_property
     def scores(self) -> SpanScores:
-        """The span scorer's scores for the whole question."""
-        return self._read(self._question)
-
-    @cached_property
-    def _question(self) -> str:
-        """The whole question; of a comparison without editions, which name documents, not sentences."""
+        """The span scorer's scores for the whole question; the versions of a comparison name documents, not words."""
         question = self._prepared.standalone_question
-        return without_editions(question) if self.kind is QuestionKind.COMPARISON else question
+        return self._read(VERSION.sub("", question) if self.kind is QuestionKind.COMPARISON else question)
 
     @cached_property
     def _parts(self) -> list[QuestionPart]:
@@ -278,7 +273,10 @@ class Evidence:
 
     @cached_property
     def _ranked(self) -> list[RankedUnit]:
-        return self._ranker.rank(self._question, self.scores)
+        question = self._prepared.standalone_question
+        if self.kind is QuestionKind.COMPARISON:  # editions name documents, not sentences
+            question = without_editions(question)
+        return self._ranker.rank(question, self.scores)
 
     @cached_property
     def _topic(self) -> list[Unit]:
